@@ -1,4 +1,4 @@
-//! How busy the cores of this host are, from window to window.
+//! Busy shares of the cores of this host, window by window.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use machine::{CoreId, CpuSet, Nanoseconds, Result};
 pub struct Cores {
     sensor: CoresSensor,
     topology: &'static Topology,
-    /// Idle time of each core since it came on line, and when it was read.
+    /// Time of the last reading, and the idle time of each core since it came on line.
     before: Option<(Nanoseconds, BTreeMap<CoreId, u64>)>,
     busy: BTreeMap<CoreId, f64>,
 }
@@ -38,7 +38,7 @@ impl Cores {
         Ok(())
     }
 
-    /// Share of the last window in which a core was busy; `None` until there was one.
+    /// Share of the last window in which a core was busy; `None` before the first window.
     pub fn busy(&self, core: CoreId) -> Option<f64> {
         self.busy.get(&core).copied()
     }
@@ -51,7 +51,7 @@ impl Cores {
         self.topology.cpus.iter().find(|cpu| cpu.id == core)?.node
     }
 
-    /// The NUMA node that all these cores are on.
+    /// The NUMA node of all these cores; `None` where they have several.
     pub fn node_of(&self, cores: &CpuSet) -> Option<u32> {
         let node = self.node(cores.first()?)?;
         cores.iter().all(|core| self.node(core) == Some(node)).then_some(node)

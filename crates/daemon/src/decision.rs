@@ -26,7 +26,7 @@ pub enum What {
         reason: String,
     },
     Restored(Restored),
-    /// A remark on a job or rank that is left alone or cannot be seen.
+    /// A remark on a job or rank that is left alone or cannot be observed.
     Noted(String),
 }
 

@@ -1,4 +1,4 @@
-//! Hostile files of users in places where the daemon reads: it never waits for them, and repeats no word of them.
+//! Hostile files of users in places where the daemon reads: the daemon never waits for them, and prints no word of them.
 
 use std::cell::RefCell;
 use std::fs::{self, File};

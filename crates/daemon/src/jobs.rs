@@ -16,20 +16,20 @@ use record::untrusted::Folder;
 
 use crate::process::{self, Environment};
 
-/// Where launchers write a process's rank: Open MPI 4 and 5, MPICH's and Intel's Hydra, Slurm.
+/// Environment variables of a process's rank: Open MPI 4 and 5, MPICH's and Intel's Hydra, Slurm.
 const RANKS: [&str; 4] = ["OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"];
 
-/// The most bytes of a launcher's name of a job; a process with a longer one is taken for none of a job.
+/// The most bytes of a launcher's name of a job; a process with a longer name is of no job.
 const NAME: usize = 256;
 
-/// The ranks, by number, of an MPI program of which only the kernel tells something.
-pub type Plain = BTreeMap<u32, Process>;
+/// The ranks, by number, of an MPI program without a profile.
+pub type UnprofiledRanks = BTreeMap<u32, Process>;
 
 /// The jobs of this host; those with a profile have their ranks there.
-pub type Found = BTreeMap<Job, Plain>;
+pub type Found = BTreeMap<Job, UnprofiledRanks>;
 
-/// Every profile that is written on this host: the process number of its `plimsoll profile`, its folder and user. A process of
-/// the program has the folder in its environment, and the folder's job names the profiler.
+/// Every profile that is being written on this host: the process number of its `plimsoll profile`, its folder and user. Each
+/// process of the program has the folder in its environment; the folder's job file names the profiler.
 pub fn profiled() -> Vec<(u32, PathBuf, u32)> {
     let mut found: Vec<(u32, PathBuf, u32)> = Vec::new();
     for pid in process::all() {
@@ -49,7 +49,7 @@ fn profiler(folder: &Path, user: u32) -> Option<u32> {
     Run::parse(&text).ok().filter(|job| job.ended.is_none() && is_there(job.pid)).map(|job| job.pid)
 }
 
-/// One job. Its name is whatever its processes say: processes of two users are of two jobs.
+/// One job. Its processes choose its name, so that processes of two users are of two jobs.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Job {
     pub user: u32,
@@ -103,7 +103,7 @@ impl Job {
         Ok(Job { user, name: Name::Profile(folder) })
     }
 
-    /// The job of a process, and its rank, where the process's environment tells them.
+    /// The job of a process, and its rank, from the process's environment.
     fn of(pid: u32) -> Option<(Job, Option<u32>)> {
         let environment = Environment::of(pid)?;
         let rank = RANKS.into_iter().find_map(|name| environment.get(name)?.parse().ok());
@@ -118,12 +118,12 @@ impl Job {
 /// Repeated searches for jobs.
 #[derive(Debug, Default)]
 pub struct Search {
-    /// By process that is no rank: the number of searches in which it was seen.
+    /// By process that is no rank: the number of searches that found it.
     others: BTreeMap<u32, u32>,
 }
 
-/// Searches after which a process is no longer looked at as a rank; before, its launcher may be about to start one in it.
-const ENOUGH: u32 = 2;
+/// Searches after which a process without a rank is skipped; before, a launcher may still execute a rank in it.
+const SEARCHES_BEFORE_SKIP: u32 = 2;
 
 impl Search {
     /// All jobs whose processes this user may see.
@@ -132,8 +132,8 @@ impl Search {
         let before = std::mem::take(&mut self.others);
         for pid in process::all().filter(|pid| *pid != std::process::id()) {
             let seen = before.get(&pid).copied().unwrap_or(0);
-            if seen >= ENOUGH || look(pid, &mut found).is_none() {
-                self.others.insert(pid, (seen + 1).min(ENOUGH));
+            if seen >= SEARCHES_BEFORE_SKIP || look(pid, &mut found).is_none() {
+                self.others.insert(pid, (seen + 1).min(SEARCHES_BEFORE_SKIP));
             }
         }
         found
@@ -151,7 +151,7 @@ fn look(pid: u32, found: &mut Found) -> Option<()> {
     let is_profiled = matches!(job.name, Name::Profile(_));
     let ranks = found.entry(job).or_default();
     if !is_profiled {
-        // A rank's wrapper has its environment too: the one that works is the rank.
+        // A rank's wrapper has the rank's environment: of the two, the process with more processor time is the rank.
         let worked = |process: &Process| process_time(process.pid).unwrap_or_default();
         let known = ranks.entry(rank?).or_insert(process);
         if *known != process && worked(&process) > worked(known) {
@@ -198,8 +198,8 @@ mod tests {
 
     const NOBODY: u32 = 65534;
 
-    /// A process of a user that says to be rank 0 of a job; `None` where that user may not start `program`, or this one not
-    /// look into it.
+    /// A process of a user that claims to be rank 0 of a job; `None` where that user may not start `program`, or where this
+    /// process may not read its environment.
     fn rank(program: &Path, user: u32, namespace: &str) -> Option<Sleep> {
         let mut command = Command::new(program);
         command.arg("600").uid(user).gid(user).current_dir("/").env_remove(variable::FOLDER);
@@ -221,7 +221,7 @@ mod tests {
         let namespace = format!("test-{}", std::process::id());
         let home = tempfile::tempdir().unwrap();
         fs::set_permissions(home.path(), fs::Permissions::from_mode(0o755)).unwrap();
-        // A program that may be executed but not read hides its process: root owns the folder of that in `/proc`.
+        // The process of a program that may be executed but not read is hidden: root owns its folder in `/proc`.
         let hidden = home.path().join("sleep");
         skip::copy_program("/bin/sleep".as_ref(), &hidden);
         fs::set_permissions(&hidden, fs::Permissions::from_mode(0o711)).unwrap();
@@ -237,7 +237,7 @@ mod tests {
             for (user, sleep) in [(0, &ours), (NOBODY, &theirs)] {
                 let job = Job { user, name: Name::Launcher(format!("mpirun {namespace}")) };
                 let process = process::identify(sleep.0.id()).unwrap();
-                assert_eq!(found.get(&job), Some(&Plain::from([(0, process)])), "{job}");
+                assert_eq!(found.get(&job), Some(&UnprofiledRanks::from([(0, process)])), "{job}");
             }
         }
     }

@@ -1,5 +1,5 @@
-//! What processes were allowed before the daemon moved them, written before each change: whatever ends the daemon, the next
-//! one finds here what to put back. To put it back takes no space on the disk, and to do it twice does no harm.
+//! Masks of processes before the daemon moved them, written before each change: however a daemon ends, the next daemon can
+//! restore them. Restoring takes no space on the disk, and restoring twice does no harm.
 //!
 //! A line of JSON each, of one boot: processes do not outlive it. Threads need no lines of their own, since only
 //! processes are moved whose threads all have the same mask.
@@ -46,7 +46,7 @@ pub struct Journal {
 }
 
 impl Journal {
-    /// Reads what an earlier daemon left in `folder`, which no other daemon may use meanwhile.
+    /// Reads the journal of an earlier daemon in `folder`, which no other daemon may use meanwhile.
     pub fn open(folder: &Path, boot: &str) -> Result<Journal> {
         let path = folder.join(NAME);
         let opened = File::options().read(true).append(true).create(true).open(&path);
@@ -59,7 +59,7 @@ impl Journal {
         Ok(journal)
     }
 
-    /// Writes down a change; to be called before `process` is moved from `old` to `new`.
+    /// Writes a change to the journal; to be called before `process` is moved from `old` to `new`.
     pub fn note(&mut self, process: Process, old: &CpuSet, new: &CpuSet) -> Result<()> {
         // The mask before the first change is the one to restore.
         let kept = self.kept.get(&process);
@@ -82,8 +82,8 @@ impl Journal {
         self.kept.keys().copied().collect()
     }
 
-    /// Restores processes, whatever fails, and returns what came of it. A process that cannot be restored stays noted,
-    /// unless it has ended.
+    /// Restores processes, going on after failures, and returns the outcomes. A process that cannot be restored stays in the
+    /// journal, unless it has ended.
     pub fn restore(&mut self, processes: &[Process]) -> Vec<What> {
         let mut said: Vec<What> = self.damage.take().map(What::Noted).into_iter().collect();
         for process in processes {

@@ -4,7 +4,6 @@
 //! starts.
 #![forbid(unsafe_code)]
 
-mod beside;
 mod cores;
 mod decision;
 #[cfg(test)]
@@ -17,6 +16,7 @@ pub mod process;
 mod state;
 #[cfg(test)]
 mod testing;
+mod timed_reads;
 mod watched;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -36,12 +36,12 @@ use profile::live::{JobState, Watch};
 use profile::printable::printable;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use beside::Beside;
 use cores::Cores;
 pub use decision::{Decision, What};
-use jobs::{Found, Job, Name, Plain};
+use jobs::{Found, Job, Name, UnprofiledRanks};
 use journal::Journal;
 pub use state::{Counts, JobStatus, RankStatus, Shown, State, Status, folder};
+use timed_reads::TimedReads;
 use watched::{Host, LATE, Watched};
 
 /// Options of a daemon.
@@ -60,13 +60,13 @@ pub struct Settings {
     pub deciding: deciding::Settings,
 }
 
-/// Time from one search for jobs and look at all threads to the next.
+/// Time from one search for jobs and check of all threads to the next.
 const SEARCH: Duration = Duration::from_secs(5);
 
 /// The most time that the daemon waits for a job's files.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A daemon with what it watches. Dropping it puts every process back that it moved.
+/// A daemon with its jobs. Dropping it restores every process that it moved.
 pub struct Daemon {
     settings: Settings,
     state: State,
@@ -80,7 +80,7 @@ pub struct Daemon {
     left: BTreeSet<Job>,
     /// Memory budgets for profiles: of all together and by user.
     memory: (Arc<Budget>, BTreeMap<u32, Arc<Budget>>),
-    beside: Beside,
+    reads: TimedReads,
     searched: Option<Nanoseconds>,
     began: (Nanoseconds, u64),
     counts: Counts,
@@ -89,7 +89,7 @@ pub struct Daemon {
 }
 
 impl Daemon {
-    /// Takes the folder, and restores what a killed daemon left changed.
+    /// Takes the folder, and restores the processes that a killed daemon had moved.
     pub fn start(folder: &Path, settings: Settings, told: impl FnMut(&Decision) + 'static) -> Result<Daemon> {
         let host = Host::here();
         let state = State::take(folder)?;
@@ -111,7 +111,7 @@ impl Daemon {
             search: jobs::Search::default(),
             left: BTreeSet::new(),
             memory: (Budget::new(WATCHED_PROFILES.total.bytes().0), BTreeMap::new()),
-            beside: Beside::new(TIMEOUT),
+            reads: TimedReads::new(TIMEOUT),
             searched: None,
             counts: Counts::default(),
             told: Box::new(told),
@@ -124,7 +124,7 @@ impl Daemon {
         Ok(daemon)
     }
 
-    /// Ends a window: looks, decides and acts.
+    /// Ends a window: observes, decides and acts.
     ///
     /// # Errors
     /// The daemon cannot continue, as on a full disk, and is to be dropped.
@@ -138,7 +138,7 @@ impl Daemon {
         for place in 0..self.jobs.len() {
             let others = self.jobs.iter().enumerate().filter(|(other, _)| *other != place);
             let others: Vec<CpuSet> = others.flat_map(|(_, job)| job.seats().cloned()).collect();
-            let notes = self.jobs[place].look(&self.host, &self.cores, search, &others, &mut self.beside);
+            let notes = self.jobs[place].look(&self.host, &self.cores, search, &others, &mut self.reads);
             for note in notes {
                 self.tell(place, What::Noted(note))?;
             }
@@ -165,7 +165,7 @@ impl Daemon {
     /// Begins to watch the jobs that are new.
     fn find_jobs(&mut self) -> Result<()> {
         let found = match &self.settings.only {
-            Some(job @ Job { name: Name::Profile(_), .. }) => Found::from([(job.clone(), Plain::new())]),
+            Some(job @ Job { name: Name::Profile(_), .. }) => Found::from([(job.clone(), UnprofiledRanks::new())]),
             Some(only) => self.search.find().remove_entry(only).into_iter().collect(),
             None => self.search.find(),
         };
@@ -196,7 +196,7 @@ impl Daemon {
     /// Begins to watch a job; `None` where it is over.
     ///
     /// # Errors
-    /// It cannot be watched.
+    /// The job cannot be watched.
     fn begin(&mut self, job: &Job) -> Result<Option<Watched>> {
         let fault = |cause: &str| {
             Fault::new("the job", cause, "watch it alone, as its user: plimsoll daemon JOB").of_kind(FaultKind::Limit)
@@ -216,13 +216,13 @@ impl Daemon {
             let watch = Watch::open(&folder, Some(user), memory)?;
             Ok((watch.state(&here.looking()) == JobState::Running).then_some(watch))
         };
-        let watch = self.beside.read(user, open).ok_or_else(|| fault(LATE))??;
+        let watch = self.reads.read(user, open).ok_or_else(|| fault(LATE))??;
         Ok(watch.map(|watch| Watched::new(job.clone(), Some(watch), decider)))
     }
 
     /// Processor time of the threads that read profiles.
     pub fn reading(&self) -> Nanoseconds {
-        self.beside.used
+        self.reads.used
     }
 
     fn carry_out(&mut self, place: usize, actions: Vec<Action>) -> Result<()> {
@@ -253,7 +253,7 @@ impl Daemon {
         Ok(())
     }
 
-    /// Carries out all of a step or nothing; the inner error is the reason, in words.
+    /// Carries out a step in full or not at all; the inner error is the reason, in words.
     ///
     /// # Errors
     /// The change cannot be written to the journal.

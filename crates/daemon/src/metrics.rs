@@ -4,7 +4,7 @@ use linux::metrics::{Kind, Metrics};
 
 use crate::state::{JobStatus, RankStatus, Status};
 
-/// All figures; an unknown one has no line.
+/// All figures; an unknown figure has no line.
 pub fn text(status: &Status) -> String {
     let mut all = Metrics::default();
     let counts = &status.counts;

@@ -1,4 +1,4 @@
-//! Moves processes: every thread, also those that begin meanwhile.
+//! Moves processes with every thread, also threads that begin meanwhile.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -26,11 +26,11 @@ fn of_living<T>(answer: io::Result<T>) -> io::Result<Option<T>> {
     }
 }
 
-/// The most looks at the threads of a process, each of which finds a new one, before the program is left alone.
+/// The most listings of a process's threads, each with a new thread, before the program is left alone.
 const ATTEMPTS: usize = 100;
 
-/// Calls `each` for every thread, until a look at all of them shows no new one: a thread inherits its mask from the one
-/// that makes it.
+/// Calls `each` for every thread, until a listing shows no new thread: a thread inherits its mask from the thread that
+/// creates it.
 fn with_each_thread(process: Process, mut each: impl FnMut(i32) -> Result<()>) -> Result<()> {
     let mut seen = BTreeSet::new();
     for _ in 0..ATTEMPTS {
@@ -47,7 +47,7 @@ fn with_each_thread(process: Process, mut each: impl FnMut(i32) -> Result<()>) -
     Err(Fault::new(subject(process), cause, "leave a program alone that does so").of_kind(FaultKind::Limit))
 }
 
-/// The mask that all threads of a process have; `None` where they differ, which only the program itself can have made so.
+/// The mask of all threads of a process; `None` where their masks differ, which only the program itself can cause.
 pub fn seat(process: Process) -> Result<Option<CpuSet>> {
     let mut seats = BTreeSet::new();
     with_each_thread(process, |thread| {
@@ -63,7 +63,7 @@ fn refused(process: Process, error: io::Error) -> Fault {
     Fault::because(subject(process), error, "run the daemon as the job's user, or with CAP_SYS_NICE")
 }
 
-/// Changes the mask of all threads of a process from `from` to `to`. Where that fails for one, all go back.
+/// Changes the mask of all threads of a process from `from` to `to`. Where one change fails, all masks are restored.
 ///
 /// # Errors
 /// The process has ended; a thread has another mask than `from`; the kernel refuses, or gives less than `to`.
@@ -72,7 +72,7 @@ pub fn settle(process: Process, from: &CpuSet, to: &CpuSet) -> Result<()> {
     let settled = with_each_thread(process, |thread| {
         match of_living(mask::get(thread)).map_err(|e| refused(process, e))? {
             Some(mask) if mask == *from => {}
-            // A thread that was created by one already moved.
+            // A thread that was created by a thread already moved.
             Some(mask) if mask == *to => return Ok(()),
             None => return Ok(()),
             Some(mask) => {
@@ -96,8 +96,8 @@ pub fn settle(process: Process, from: &CpuSet, to: &CpuSet) -> Result<()> {
     settled
 }
 
-/// Restores `before` for each thread whose mask is `ours`, as far as possible; others were changed by somebody else since, and
-/// are left. Returns how many threads there are of each.
+/// Restores `before` for each thread whose mask is `ours`, as far as possible. Other masks are not the daemon's and stay.
+/// Returns the number of threads restored and the number left alone.
 pub fn put_back(process: Process, ours: impl Fn(&CpuSet) -> bool, before: &CpuSet) -> Result<(usize, usize)> {
     let (mut back, mut left, mut failed) = (0, 0, None);
     with_each_thread(process, |thread| {
@@ -127,7 +127,7 @@ mod tests {
     fn a_process_that_makes_threads_without_end_is_given_up() {
         let own = process::identify(std::process::id()).unwrap();
         let (mut held, mut newest) = (vec![], None);
-        // A process that always has a new thread after the last look.
+        // A process that has a new thread at every listing.
         let given_up = with_each_thread(own, |thread| {
             if newest.is_none_or(|newest| newest == thread) {
                 let (tell, told) = mpsc::channel();

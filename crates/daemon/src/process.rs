@@ -11,7 +11,7 @@ use mapping::decision::Process;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-/// The process that has this number now; `None` where there is none, or only a zombie.
+/// The process that has this number; `None` where there is none, or only a zombie.
 pub fn identify(pid: u32) -> Option<Process> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // The name, in parentheses, may hold blanks and parentheses; the state, the third field, follows it.
@@ -21,12 +21,12 @@ pub fn identify(pid: u32) -> Option<Process> {
     (!is_over).then_some(Process { pid, started })
 }
 
-/// Whether the process still exists: another may have its number.
+/// Whether the process still exists; its number may belong to another process.
 pub fn is_there(process: Process) -> bool {
     identify(process.pid) == Some(process)
 }
 
-/// A process that is followed: a descriptor tells without a look into `/proc` whether it still exists.
+/// A process that is followed; its descriptor shows whether it still exists, without reading `/proc`.
 #[derive(Debug)]
 pub struct Held {
     process: Process,
@@ -49,14 +49,14 @@ impl Held {
     }
 }
 
-/// Its threads, by number; none once it has ended.
+/// The threads of a process, by number; none once it has ended.
 pub fn threads(process: Process) -> Vec<i32> {
     let entries = fs::read_dir(format!("/proc/{}/task", process.pid)).into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
 }
 
-/// The user of a process. The owner of its folder in `/proc` would be root where it hides its memory. `None` where it has ended,
-/// or has rights of several users.
+/// The user of a process; `None` where it has ended, or has rights of several users. The owner of its folder in `/proc` does
+/// not serve: root owns that of a process which hides its memory.
 pub fn user(pid: u32) -> Option<u32> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let users = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;

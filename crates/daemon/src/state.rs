@@ -1,4 +1,4 @@
-//! The folder of a daemon: its lock, what it decided and what it does now. One daemon uses it at a time; anyone may read.
+//! The folder of a daemon: its lock, its decisions and its status. One daemon uses it at a time; anyone may read.
 
 use std::fs::{self, File};
 use std::io;
@@ -48,12 +48,12 @@ pub struct State {
 
 impl State {
     /// # Errors
-    /// Another daemon has it; it cannot be written, or others could write into it.
+    /// Another daemon has the folder; the folder cannot be written, or other users can write to it.
     pub fn take(folder: &Path) -> Result<State> {
         let fault = |e| Fault::unwritable(folder.display().to_string(), e, "name another folder with --state");
         fs::DirBuilder::new().recursive(true).mode(0o755).create(folder).map_err(fault)?;
         let found = fs::metadata(folder).map_err(fault)?;
-        // The daemon acts on what the journal says, so nobody else may write it.
+        // The daemon acts on the journal, so no other user may write it.
         if found.uid() != rustix::process::geteuid().as_raw() || found.mode() & 0o022 != 0 {
             return Err(Fault::new(
                 folder.display().to_string(),
@@ -127,7 +127,7 @@ pub struct Counts {
     pub undone: u64,
     /// Steps that the kernel or a program refused.
     pub refused: u64,
-    /// Processes that were put back.
+    /// Processes whose masks were restored.
     pub restored: u64,
 }
 
@@ -150,14 +150,14 @@ pub struct RankStatus {
     pub wait: Option<f64>,
     /// The share of its cores that others take.
     pub taken: Option<f64>,
-    /// The reason why it is left alone.
+    /// The reason why the rank is left alone.
     pub held: Option<String>,
 }
 
 /// The state of a folder, for readers.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Shown {
-    /// Whether a daemon has the folder now.
+    /// Whether a daemon has the folder.
     pub running: bool,
     pub status: Option<Status>,
     /// The last decisions, oldest first.

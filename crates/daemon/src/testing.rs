@@ -12,7 +12,7 @@ use crate::{mover, process};
 pub struct Sleeper {
     child: Child,
     pub process: Process,
-    /// The cores that it may run on at first.
+    /// The initial mask.
     pub before: CpuSet,
 }
 
@@ -39,7 +39,7 @@ impl Drop for Sleeper {
     }
 }
 
-/// A seat on each of two cores, or the test is left out.
+/// A seat on each of two cores; `None` where this host has only one.
 pub fn two_cores() -> Option<[CpuSet; 2]> {
     match affinity::allowed().unwrap()[..] {
         [one, two, ..] => Some([one, two].map(|core| [core].into_iter().collect())),

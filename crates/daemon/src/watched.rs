@@ -10,23 +10,23 @@ use profile::live::{Here, JobState, Look, RankState, Watch};
 use profile::printable::printable;
 use record::folder::variable;
 
-use crate::beside::Beside;
 use crate::cores::Cores;
-use crate::jobs::{Job, Name, Plain};
+use crate::jobs::{Job, Name, UnprofiledRanks};
 use crate::mover;
 use crate::process::{self, Environment, Held, Used};
 use crate::state::{JobStatus, RankStatus};
+use crate::timed_reads::TimedReads;
 
-/// A rank that sleeps less than this spins while it waits, and nothing is known of its waiting.
-const SPINS: f64 = 0.02;
+/// Share of sleep below which a rank is taken to spin while it waits; its waiting time is then unknown.
+const LEAST_SLEEP: f64 = 0.02;
 
-/// Why a rank of another host is left alone; a daemon there may move it.
+/// Reason why a rank of another host is left alone; a daemon there may move it.
 const ELSEWHERE: &str = "it is on another host";
 
-/// The number of a job's notes that are kept to be shown.
+/// Most notes kept of a job.
 const NOTES: usize = 100;
-/// The number of cores of other hosts that are remembered for a job.
-const OTHERS: usize = 16384;
+/// Most cores of other hosts kept of a job.
+const MOST_REMOTE_CORES: usize = 16384;
 
 enum By {
     /// `watch` is `None` once the profile could not be read in time.
@@ -40,14 +40,14 @@ enum By {
 /// A rank's process on this host.
 struct Tracked {
     process: Held,
-    /// The daemon's last knowledge of its mask.
+    /// The mask that was last read or set.
     seat: CpuSet,
     allowed: CpuSet,
     /// The NUMA node of its first seat, where its memory is.
     node: Option<u32>,
     held: Option<String>,
     before: Option<(Nanoseconds, Used)>,
-    /// In the last window: the share of one core that it used, and shares of time.
+    /// In the last window: use of one core, and shares of time.
     cpu: Option<f64>,
     denied: Option<f64>,
     rested: Option<f64>,
@@ -62,7 +62,7 @@ pub struct Watched {
     pub decider: Decider,
     /// Ranks of this host, by process.
     tracked: BTreeMap<Process, Tracked>,
-    plain: Plain,
+    plain: UnprofiledRanks,
     /// Cores of other hosts where ranks of the job were seen.
     elsewhere: BTreeSet<(String, CoreId)>,
     pub last: Observation,
@@ -82,7 +82,7 @@ impl Watched {
     }
 
     /// Sets the ranks that a search found, for a job without a profile.
-    pub fn found(&mut self, ranks: Plain) {
+    pub fn found(&mut self, ranks: UnprofiledRanks) {
         self.plain = ranks;
     }
 
@@ -102,7 +102,7 @@ impl Watched {
         self.tracked.keys().copied()
     }
 
-    /// Whether the last window has rates, which need two looks.
+    /// Whether the last window has rates, which need two samples.
     pub fn is_rated(&self) -> bool {
         let first = |rank: &RankSeen| self.tracked.get(&rank.process).is_some_and(|tracked| tracked.cpu.is_none());
         !self.last.ranks.iter().any(first)
@@ -120,21 +120,21 @@ impl Watched {
         }
     }
 
-    /// Leaves a rank alone from now on; the remark, the first time.
+    /// Leaves a rank alone from now on; returns the remark, the first time.
     fn hold(&mut self, process: Process, why: String) -> Option<String> {
         let tracked = self.tracked.get_mut(&process).filter(|tracked| tracked.held.is_none())?;
         tracked.held = Some(why.clone());
         Some(format!("process {} is left alone: {why}", process.pid))
     }
 
-    /// Ends a window. With `thorough`, also looks at the masks of threads and the control groups. Returns the new remarks.
+    /// Ends a window. With `thorough`, also reads the masks of threads and the control groups. Returns the new remarks.
     pub fn look(
         &mut self,
         here: &Host,
         cores: &Cores,
         thorough: bool,
         others: &[CpuSet],
-        beside: &mut Beside,
+        beside: &mut TimedReads,
     ) -> Vec<String> {
         let mut said = Vec::new();
         let ranks = match &mut self.by {
@@ -164,7 +164,7 @@ impl Watched {
         self.tracked.retain(|process, _| there.contains(process));
         let elsewhere = ranks.iter().filter(|rank| rank.host != here.name);
         let elsewhere = elsewhere.flat_map(|rank| rank.cores.iter().map(|core| (rank.host.clone(), core)));
-        self.elsewhere.extend(elsewhere.take(OTHERS.saturating_sub(self.elsewhere.len())));
+        self.elsewhere.extend(elsewhere.take(MOST_REMOTE_CORES.saturating_sub(self.elsewhere.len())));
         let cores = self.cores(here, cores, others);
         self.last = Observation { time: clock::monotonic(), ranks, cores };
         said
@@ -182,7 +182,7 @@ impl Watched {
             |state: &RankState| matches!(state, RankState::Starting | RankState::Computing | RankState::Inside { .. });
         // The first living MPI_COMM_WORLD: others were spawned from it, or those before it are over.
         let world = look.ranks.iter().find(|now| is_alive(&now.state)).map_or(0, |now| now.world);
-        // Programs whose calls carry no messages are measured by their calls. Calls that only ask would count for more.
+        // Messages measure progress; calls do only where there are no messages, since calls that poll count too.
         let by_messages = look.ranks.iter().any(|rank| rank.messages.is_some_and(|messages| messages > 0.0));
         let hosts: BTreeMap<u32, &str> = look
             .ranks
@@ -217,14 +217,14 @@ impl Watched {
         ranks
     }
 
-    /// The process of this number: the one that is already followed, or a new one.
+    /// The process of this number: a living process that is already followed, or a new one.
     fn identify(&self, pid: u32) -> Option<Process> {
         let known = Process { pid, started: 0 }..=Process { pid, started: u64::MAX };
         let mut known = self.tracked.range(known).filter(|(_, tracked)| tracked.process.is_there());
         known.next().map(|(process, _)| *process).or_else(|| process::identify(pid))
     }
 
-    /// Whether a process that a profile names writes that profile: whoever may write a profile may name any process in it.
+    /// Whether a process that a profile names writes that profile: a writer may name any process in a profile.
     fn is_its_own(&self, process: Process) -> bool {
         let Name::Profile(folder) = &self.job.name else { return false };
         let named = Environment::of(process.pid).and_then(|environment| environment.get(variable::FOLDER));
@@ -242,14 +242,14 @@ impl Watched {
             self.follow(process, cores, thorough, true, said, &mut seen);
             if let Some(tracked) = self.tracked.get(&process) {
                 seen.denied = tracked.denied;
-                seen.wait = tracked.rested.filter(|rested| *rested >= SPINS);
+                seen.wait = tracked.rested.filter(|rested| *rested >= LEAST_SLEEP);
             }
             ranks.push(seen);
         }
         ranks
     }
 
-    /// Fills in what the kernel says of a process of this host.
+    /// Fills in the kernel's data on a process of this host.
     fn follow(
         &mut self,
         process: Process,
@@ -285,7 +285,7 @@ impl Watched {
         seen.held = tracked.held.clone();
     }
 
-    /// Looks at the masks of all threads of a process and at its control group.
+    /// Reads the masks of all threads of a process and its control group.
     fn examine(&mut self, process: Process, cores: &Cores) -> Option<String> {
         let seat = mover::seat(process);
         let allowed = linux::shield::cores_of(process.pid).unwrap_or_else(|_| cores.online().clone());
@@ -318,7 +318,7 @@ impl Watched {
     }
 
     fn cores(&self, here: &Host, cores: &Cores, others: &[CpuSet]) -> Vec<CoreSeen> {
-        // What ranks used of a core: a rank's threads are on all cores of its seat alike.
+        // Share of each core that ranks used: a rank's use is spread evenly over the cores of its seat.
         let mut used: BTreeMap<CoreId, f64> = BTreeMap::new();
         for tracked in self.tracked.values() {
             let each = tracked.cpu.unwrap_or(0.0) / tracked.seat.len().max(1) as f64;
@@ -382,7 +382,7 @@ impl Watched {
     }
 }
 
-/// The reason why a job is not watched, or no longer.
+/// Reason why a job is not watched.
 pub const LATE: &str = "its profile takes too long to be read";
 
 /// This host, as profiles name it.

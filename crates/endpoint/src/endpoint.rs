@@ -10,9 +10,9 @@ use crate::dilated::{DilatedDriver, DilatedPort};
 use crate::dilation::Dilated;
 use crate::driver::{Buffer, Driver};
 use crate::node::{EngineThread, NodeClient};
-use crate::patience::YieldPolicy;
 use crate::settle::{Placed, settle};
 use crate::verbs::QueuePairs;
+use crate::yield_policy::YieldPolicy;
 
 pub(crate) enum Place<P, B> {
     App(Box<Driver<P, B>>),

@@ -20,9 +20,9 @@ use ports::network::as_sent;
 use ports::shm::{Geometry, Invitation, Memory, ShmPort};
 
 use crate::introduction::{self, Introduction};
-use crate::looks::{Looks, Rest};
 use crate::name::{Host, Name};
 use crate::network::NetworkPath;
+use crate::poll_schedule::{PollSchedule, Rest};
 use crate::report::Carried;
 use crate::semantics::Semantics;
 use crate::setbacks::{Setbacks, Tries};
@@ -81,7 +81,7 @@ pub struct Paths {
     /// Packets that came right behind an introduction.
     early: VecDeque<(PeerIndex, Vec<u8>)>,
     incoming_shm: usize,
-    looks: Looks,
+    schedule: PollSchedule,
     network_rest: Rest,
     over_shm: Carried,
     over_network: Carried,
@@ -127,7 +127,7 @@ impl Paths {
             admitted: 0,
             early: VecDeque::new(),
             incoming_shm: 0,
-            looks: Looks::new(),
+            schedule: PollSchedule::new(),
             network_rest: Rest::default(),
             over_shm: Carried::default(),
             over_network: Carried::default(),
@@ -268,7 +268,7 @@ impl Paths {
         let index = self.shm_index(peer);
         self.shm.invite(index, stream, self.name.as_bytes())?;
         if !self.shm.has_incoming(index) {
-            self.looks.expect_an_answer();
+            self.schedule.expect_an_answer();
         }
         Ok(Route::Shm(index))
     }
@@ -504,7 +504,7 @@ impl Port for Paths {
         if !self.from_network.is_empty() && self.network_rest.is_over() {
             came += self.receive_from_afar(budget, deliver)?;
         }
-        if self.looks.are_due(self.is_alone()) {
+        if self.schedule.are_due(self.is_alone()) {
             self.look_for_callers(budget)?;
         }
         Ok(came)
@@ -544,12 +544,12 @@ impl Port for Paths {
 
     #[inline]
     fn is_idle(&mut self) -> bool {
-        let looks = self.looks.count() || self.incoming_shm == 0 || !self.from_network.is_empty();
+        let looks = self.schedule.count() || self.incoming_shm == 0 || !self.from_network.is_empty();
         !looks && self.early.is_empty() && self.shm.is_idle()
     }
 
     fn waited(&mut self) {
-        self.looks.waited();
+        self.schedule.waited();
     }
 
     #[inline]

@@ -7,7 +7,7 @@ use std::time::Instant;
 use experiment::campaign::definition::{Campaign, Shard};
 use experiment::campaign::file;
 use experiment::campaign::merge::merge;
-use experiment::campaign::store::{Kept, Outcome, Session, Store};
+use experiment::campaign::store::{NewRun, Outcome, Session, Store};
 use machine::{Nanoseconds, Result};
 
 /// Shards, points, and runs whose commits are timed one by one.
@@ -31,7 +31,7 @@ fn main() -> Result<()> {
 
     let mut store = Store::open(&path("many"), &campaign.identity)?;
     begin(&mut store, &campaign, 1)?;
-    let all: Vec<Kept> = (0..200_000).map(|nth| kept(nth % POINTS, (nth / POINTS) as u32)).collect();
+    let all: Vec<NewRun> = (0..200_000).map(|nth| kept(nth % POINTS, (nth / POINTS) as u32)).collect();
     let began = Instant::now();
     for several in all.chunks(512) {
         store.keep(several, Nanoseconds(1))?;
@@ -43,7 +43,7 @@ fn main() -> Result<()> {
         let input = path(&format!("shard-{shard}"));
         let mut store = Store::open(&input, &campaign.identity)?;
         begin(&mut store, &campaign, 10 + shard)?;
-        let runs: Vec<Kept> = (0..POINTS).map(|point| kept(point, shard)).collect();
+        let runs: Vec<NewRun> = (0..POINTS).map(|point| kept(point, shard)).collect();
         store.keep(&runs, Nanoseconds(1))?;
         inputs.push(input);
     }
@@ -73,7 +73,7 @@ fn campaign(path: &Path, points: usize) -> Result<Campaign> {
 }
 
 fn begin(store: &mut Store, campaign: &Campaign, process: u32) -> Result<()> {
-    store.enter(&campaign.points, &campaign.of_shard(Shard::WHOLE))?;
+    store.add_points(&campaign.points, &campaign.of_shard(Shard::WHOLE))?;
     store.begin(&Session {
         host: format!("node{}", process % 8),
         boot: String::new(),
@@ -86,7 +86,7 @@ fn begin(store: &mut Store, campaign: &Campaign, process: u32) -> Result<()> {
     })
 }
 
-fn kept(point: usize, round: u32) -> Kept {
+fn kept(point: usize, round: u32) -> NewRun {
     let outcome = Outcome { values: vec![Some(point as f64 + 0.5), Some(70.0), Some(3.5)], ..Outcome::default() };
-    Kept { point, round, place: point as u32, started: Nanoseconds(point as u64), outcome: Ok(outcome) }
+    NewRun { point, round, place: point as u32, started: Nanoseconds(point as u64), outcome: Ok(outcome) }
 }

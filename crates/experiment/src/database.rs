@@ -1,5 +1,5 @@
-//! A store's file: SQLite. One process at a time measures into it; others may read it meanwhile. What was committed survives
-//! the end of the process, however it ends.
+//! The SQLite file of a store. One process at a time writes to it; others may read it meanwhile. Commits survive any end of
+//! the process.
 
 mod log;
 
@@ -19,9 +19,9 @@ pub struct Layout {
     /// Identifies the kind of store, in `PRAGMA application_id`.
     pub application: i64,
     pub tables: &'static str,
-    /// "study".
+    /// Name of the stored experiment: "study".
     pub what: &'static str,
-    /// The command that fills it.
+    /// The command that fills the store.
     pub command: &'static str,
 }
 
@@ -33,25 +33,25 @@ pub struct Database {
     layout: &'static Layout,
     connection: Connection,
     path: PathBuf,
-    /// Held while this process measures; `None` for a reader.
+    /// The writer's lock; `None` for a reader.
     _measures: Option<Lock>,
 }
 
-/// Wait for a lock: a process just forked holds the lock too, until its exec.
+/// Wait for the lock, which a process just forked also holds until its exec.
 const TIMEOUT: Duration = Duration::from_millis(200);
 const IN_USE: &str = "wait until that one ends, or give another place with --store FILE";
 
 impl Database {
-    /// Opens the store at `path` to measure into, or makes it. Faults where it is corrupt, foreign, of another layout,
-    /// measured into by another process or not writable; the file is left as it is.
+    /// Opens the store at `path` for writing, or creates it. Faults if the store is corrupt, foreign, of another layout, not
+    /// writable or in use by another writer; the file is left unchanged.
     pub fn open(path: &FilePath, layout: &'static Layout) -> Result<Database> {
         if let Some(folder) = path.parent().filter(|f| !f.as_os_str().is_empty()) {
             std::fs::create_dir_all(folder).map_err(|error| {
                 Fault::because(format!("store {}", path.display()), error, "give another place with --store FILE")
             })?;
         }
-        // Closed before there is a connection, whose own locks on the file end with any descriptor of it that this process
-        // closes.
+        // This descriptor is closed before SQLite connects: the locks of a process on a file end when any of its descriptors
+        // of the file is closed.
         File::options().read(true).write(true).create(true).truncate(false).open(path).map_err(|error| {
             Fault::because(
                 format!("store {}", path.display()),
@@ -72,7 +72,7 @@ impl Database {
         Ok(database)
     }
 
-    /// Opens a store that must be there, to read it, also while a study measures into it.
+    /// Opens an existing store for reading, also while a study writes to it.
     pub fn read(path: &FilePath, layout: &'static Layout) -> Result<Database> {
         let there = path.canonicalize().map_err(|error| {
             let next = format!("run `{}` first, or name its store with --store FILE", layout.command);
@@ -80,9 +80,9 @@ impl Database {
         })?;
         // A store at rest is copied: a copy needs no lock, no file beside it, nor a writable folder, and stays as it
         // is when a study begins.
-        let connection = match at_rest(&there) {
+        let connection = match idle_bytes(&there) {
             Some(bytes) => copy(bytes),
-            None => with_its_log(&there),
+            None => open_with_log(&there),
         };
         let connection = connection.map_err(|error| unread(path, layout, error))?;
         let database = Database { layout, connection, path: path.to_path_buf(), _measures: None };
@@ -128,7 +128,7 @@ impl Database {
         format!("store {}", self.path.display())
     }
 
-    /// "study".
+    /// Name of the stored experiment: "study".
     pub fn what(&self) -> &'static str {
         self.layout.what
     }
@@ -150,8 +150,8 @@ fn connect(name: impl AsRef<FilePath>, flags: OpenFlags) -> rusqlite::Result<Con
     Ok(connection)
 }
 
-/// The bytes of a store at rest, all of one moment; `None` where that is not certain, or they are too many.
-fn at_rest(path: &FilePath) -> Option<Vec<u8>> {
+/// The bytes of a store without a writer; `None` if it has a log, changes meanwhile or exceeds [`MOST_COPIED`].
+fn idle_bytes(path: &FilePath) -> Option<Vec<u8>> {
     // Every writer keeps one of these files while it writes.
     let logs = ["-wal", "-journal"].map(|end| ending(path, end));
     let state = || {
@@ -169,15 +169,15 @@ fn ending(path: &FilePath, end: &str) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// A store beside which is a log: that of a study that measures, or that was killed. SQLite writes beside it also to read;
-/// where it may not, a copy of both is read.
-fn with_its_log(path: &FilePath) -> rusqlite::Result<Connection> {
+/// Opens a store that has a log, of a running or a killed study. SQLite writes beside a store even to read it; where the
+/// folder is not writable, a copy of store and log is read.
+fn open_with_log(path: &FilePath) -> rusqlite::Result<Connection> {
     let direct = connect(path.as_os_str(), OpenFlags::SQLITE_OPEN_READ_ONLY).and_then(|connection| {
         connection.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()))?;
         Ok(connection)
     });
     match direct {
-        Err(error) if may_not_write(&error) => match whole(path) {
+        Err(error) if may_not_write(&error) => match bytes_with_log(path) {
             Some(bytes) => copy(bytes),
             None => Err(error),
         },
@@ -185,8 +185,8 @@ fn with_its_log(path: &FilePath) -> rusqlite::Result<Connection> {
     }
 }
 
-/// The bytes of a store with those of its log, of one moment; `None` where that is not certain, or they are too many.
-fn whole(path: &FilePath) -> Option<Vec<u8>> {
+/// The bytes of a store with its log applied; `None` if they change during three reads or exceed [`MOST_COPIED`].
+fn bytes_with_log(path: &FilePath) -> Option<Vec<u8>> {
     let files = [path.to_owned(), ending(path, "-wal")];
     let state = |file: &PathBuf| std::fs::metadata(file).ok().map(|file| (file.len(), file.modified().ok()));
     for _ in 0..3 {
@@ -205,7 +205,7 @@ fn whole(path: &FilePath) -> Option<Vec<u8>> {
 /// Opens a database in memory with these bytes.
 fn copy(mut bytes: Vec<u8>) -> rusqlite::Result<Connection> {
     let mut connection = connect(":memory:", OpenFlags::SQLITE_OPEN_READ_WRITE)?;
-    // The header says that there is a log (WAL), which the copy does not have.
+    // Bytes 18 and 19 of the header are 2 in WAL mode; the copy has no log.
     if bytes.get(18..20) == Some(&[2, 2][..]) {
         bytes[18..20].fill(1);
     }
@@ -219,7 +219,6 @@ pub fn json<T: serde::Serialize + ?Sized>(value: &T) -> String {
     serde_json::to_string(value).expect("own types always serialize")
 }
 
-/// A probe in the unit of stores.
 pub fn picoseconds(probe: Option<Probe>) -> Option<i64> {
     probe.map(|probe| probe.half_round_trip_ps as i64)
 }
@@ -305,7 +304,7 @@ mod tests {
     fn what_a_reader_has_opened_stays_whole_when_a_study_begins() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("store");
-        // More pages than SQLite keeps of a file.
+        // More pages than SQLite caches.
         change(
             &path,
             "WITH RECURSIVE n(i) AS (VALUES(1) UNION ALL SELECT i + 1 FROM n WHERE i < 2000)
@@ -333,7 +332,7 @@ mod tests {
         let copied = folder.path().join("copied");
         std::fs::copy(&path, &copied).unwrap();
         let log = std::fs::read(ending(&path, "-wal")).unwrap();
-        // Stands for a folder in which root cannot write either: SQLite finds no room for its index.
+        // A dangling link in place of the index: not even root can create it.
         std::os::unix::fs::symlink(folder.path().join("none/shm"), ending(&copied, "-shm")).unwrap();
         let rows = |log: &[u8]| {
             std::fs::write(ending(&copied, "-wal"), log).unwrap();

@@ -72,23 +72,18 @@ fn way(point: &PointFindings) -> Option<Way> {
 pub fn hold(ledger: &mut Ledger, findings: &Findings, source: &str, now: Nanoseconds) -> Result<()> {
     let machine: Vec<&str> = findings.machine.iter().map(|fact| fact.value.as_str()).collect();
     let subject = Subject { words: "a study".to_owned(), digest: machine.join("; ") };
-    for (quantity, Estimate { middle, low, high, .. }) in gains(findings) {
-        let outcome =
-            Outcome { id: 0, came: now, value: middle, interval: Some((low, high)), source: source.to_owned() };
-        ledger.settle(&subject, &quantity, &outcome)?;
+    let gains = gains(findings);
+    for (quantity, Estimate { middle, low, high, .. }) in &gains {
+        let interval = Some((*low, *high));
+        let outcome = Outcome { id: 0, came: now, value: *middle, interval, source: source.to_owned() };
+        ledger.settle(&subject, quantity, &outcome)?;
+    }
+    let widening = ledger.widening(Kind::Study, None);
+    for (quantity, Estimate { middle, low, high, .. }) in gains {
         // The next study's estimate varies as this one's does.
         let expected = costs::Interval { low, middle, high }.widened(std::f64::consts::SQRT_2);
-        ledger.predict(Prediction {
-            id: 0,
-            made: now,
-            kind: Kind::Study,
-            subject: subject.clone(),
-            quantity,
-            expected,
-            because: source.to_owned(),
-            choice: None,
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-        })?;
+        let of = Prediction::new(Kind::Study, subject.clone(), quantity, expected, source);
+        ledger.predict(Prediction { made: now, ..of }.widened(widening))?;
     }
     Ok(())
 }

@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use experiment::axes::Value;
-use experiment::campaign::conduct::{Order, Runner, conduct};
+use experiment::campaign::conduct::{Runner, SessionPlan, conduct};
 use experiment::campaign::definition::{Campaign, Shard};
 use experiment::campaign::file;
 use experiment::campaign::merge::merge;
 use experiment::campaign::simulated::Simulator;
-use experiment::campaign::store::{Kept, Outcome, Session, Store};
+use experiment::campaign::store::{NewRun, Outcome, Session, Store};
 use experiment::cause::{Cause, Failure};
 use machine::{Nanoseconds, Result};
 use proptest::prelude::*;
@@ -90,13 +90,13 @@ impl Simulator for MadeUp {
     }
 }
 
-fn order(campaign: &Campaign) -> Order<'_> {
+fn order(campaign: &Campaign) -> SessionPlan<'_> {
     let mine = campaign.of_shard(Shard::WHOLE);
-    Order { campaign, mine, budget: None, sitting: None, retry: false, cores: 2 }
+    SessionPlan { campaign, mine, budget: None, sitting: None, retry: false, cores: 2 }
 }
 
 fn carried_out(
-    order: Order,
+    order: SessionPlan,
     store: &mut Store,
     process: u32,
     answer: Answer,
@@ -153,7 +153,7 @@ fn a_run_that_fails_is_repeated_once_and_its_point_is_left() {
     assert!(results.runs.iter().all(|run| run.values == [Some(1.0)]), "what failed is in no mean");
     let (_, ran, _) = carried_out(order(&campaign), &mut store, 2, &mut |_, _| Ok(2.0), &|| false);
     assert!(ran.is_empty(), "it stays left");
-    let again = Order { retry: true, ..order(&campaign) };
+    let again = SessionPlan { retry: true, ..order(&campaign) };
     let (_, ran, _) = carried_out(again, &mut store, 3, &mut |_, _| Ok(2.0), &|| false);
     assert_eq!(ran, [0, 0, 0]);
 }
@@ -240,7 +240,7 @@ fn the_budget_is_of_all_sessions() {
     let place = Place::new();
     let campaign = place.campaign(GRID);
     let mut store = place.store("s", &campaign);
-    let order = |seconds: u64| Order { budget: Some(Nanoseconds(seconds * 1_000_000_000)), ..order(&campaign) };
+    let order = |seconds: u64| SessionPlan { budget: Some(Nanoseconds(seconds * 1_000_000_000)), ..order(&campaign) };
     for (process, budget, ran) in [(1, 7, 7), (2, 7, 0), (3, 10, 3)] {
         let (end, order, _) = carried_out(order(budget), &mut store, process, &mut |_, _| Ok(1.0), &|| false);
         assert_eq!((end.unwrap(), order.len()), (End::OutOfTime, ran), "{budget} s");
@@ -334,15 +334,15 @@ type Made3 = (usize, u32, Option<f64>);
 
 fn fill(store: &mut Store, campaign: &Campaign, host: &str, process: u32, runs: &[Made3]) {
     store.begin(&session(host, process)).unwrap();
-    store.enter(&campaign.points, &vec![true; campaign.points.len()]).unwrap();
+    store.add_points(&campaign.points, &vec![true; campaign.points.len()]).unwrap();
     let kept = |&(point, round, value): &Made3| {
         let outcome = match value {
             Some(value) => Ok(Outcome { values: vec![Some(value)], ..Outcome::default() }),
             None => Err(Failure::new(Cause::ProgramFailed, "no")),
         };
-        Kept { point, round, place: point as u32, started: Nanoseconds(round.into()), outcome }
+        NewRun { point, round, place: point as u32, started: Nanoseconds(round.into()), outcome }
     };
-    let kept: Vec<Kept> = runs.iter().map(kept).collect();
+    let kept: Vec<NewRun> = runs.iter().map(kept).collect();
     store.keep(&kept, Nanoseconds(5)).unwrap();
 }
 

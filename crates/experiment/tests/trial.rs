@@ -12,7 +12,7 @@ use experiment::trial::page;
 use experiment::trial::store::{Store, Trial};
 use experiment::trial::terminal;
 use machine::Nanoseconds;
-use rounds::contrast::{Says, looks};
+use rounds::contrast::{Verdict, looks};
 use rounds::random::Random;
 use rounds::sitting::End;
 
@@ -33,12 +33,12 @@ fn false_alarms_are_rare_and_two_percent_are_found() {
         said
     };
     let equal = says("1", 0.01);
-    let alarms = equal[Says::Better as usize] + equal[Says::Worse as usize];
+    let alarms = equal[Verdict::Better as usize] + equal[Verdict::Worse as usize];
     assert!(alarms <= trials as usize / 20, "{equal:?}");
-    assert!(equal[Says::Either as usize] >= 9 * trials as usize / 10, "{equal:?}");
+    assert!(equal[Verdict::Either as usize] >= 9 * trials as usize / 10, "{equal:?}");
     let slower = says("1.02", 0.01);
-    assert!(slower[Says::Worse as usize] >= 9 * trials as usize / 10, "{slower:?}");
-    assert_eq!(slower[Says::Better as usize], 0);
+    assert!(slower[Verdict::Worse as usize] >= 9 * trials as usize / 10, "{slower:?}");
+    assert_eq!(slower[Verdict::Better as usize], 0);
 }
 
 #[test]

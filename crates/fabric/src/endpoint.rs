@@ -19,7 +19,7 @@ use crate::domain::Domain;
 use crate::memory::Memory;
 use crate::object::{self, Context, Guarded, Object, Used};
 use crate::remote::Remote;
-use crate::service::{Service, Told};
+use crate::service::{NameServer, Service};
 use crate::shared::{Shared, SharedReceives, SharedSends};
 use crate::trigger::Deferred;
 
@@ -117,7 +117,7 @@ pub struct State {
     pub closing: bool,
     /// The address by which others find the endpoint, if the application gave one.
     pub source: Service,
-    told: Option<Told>,
+    told: Option<NameServer>,
     /// The connection of an endpoint with one peer, which no address names.
     pub connection: Option<Box<Connection>>,
     /// State of a shared receive context, which is an endpoint without an engine.
@@ -297,7 +297,7 @@ impl State {
                         engine.meter();
                     }
                     if self.source != Service::ANY {
-                        self.told = Some(Told::at(self.source, engine.name())?);
+                        self.told = Some(NameServer::at(self.source, engine.name())?);
                     }
                     self.engine = Some(engine);
                 }

@@ -16,7 +16,7 @@ use crate::handshake::{ConnectionMessage, LABEL, LONGEST, selector};
 use crate::memory::{Memory, wish};
 use crate::offer::Settled;
 use crate::refuse;
-use crate::service::{Service, Told};
+use crate::service::{NameServer, Service};
 
 /// Posted receives for requests; more requests wait in the engine.
 const BUFFERS: usize = 16;
@@ -38,7 +38,7 @@ pub struct Listener {
 struct ListenerState {
     engine: Option<Engine<Paths, Memory>>,
     source: Service,
-    told: Option<Told>,
+    told: Option<NameServer>,
     stage: Stage,
     /// Number of requests without an answer.
     waiting: usize,
@@ -180,7 +180,7 @@ impl ListenerState {
             FI_EINVAL
         })?;
         if self.source != Service::ANY {
-            self.told = Some(Told::at(self.source, engine.name())?);
+            self.told = Some(NameServer::at(self.source, engine.name())?);
         }
         self.engine = Some(engine);
         Ok(())

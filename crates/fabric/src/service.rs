@@ -120,15 +120,15 @@ impl std::fmt::Display for Service {
 
 /// Tells an endpoint's name while the endpoint lives.
 #[derive(Debug)]
-pub struct Told {
+pub struct NameServer {
     meeting: Arc<Meeting>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Told {
+impl NameServer {
     /// # Errors
     /// Another endpoint has the service; the error number is libfabric's.
-    pub fn at(service: Service, name: Name) -> std::result::Result<Told, c_int> {
+    pub fn at(service: Service, name: Name) -> std::result::Result<NameServer, c_int> {
         let code = |error: &io::Error| error.raw_os_error().unwrap_or(libc::EIO);
         let refused = |fault: Fault| fault.source().and_then(|e| e.downcast_ref()).map_or(libc::EIO, code);
         let meeting = Arc::new(Meeting::open(&service.meeting()).map_err(refused)?);
@@ -140,11 +140,11 @@ impl Told {
             }
         };
         let thread = std::thread::Builder::new().name("plimsoll-service".into()).spawn(serve).map_err(|e| code(&e))?;
-        Ok(Told { meeting, thread: Some(thread) })
+        Ok(NameServer { meeting, thread: Some(thread) })
     }
 }
 
-impl Drop for Told {
+impl Drop for NameServer {
     fn drop(&mut self) {
         self.meeting.end();
         if let Some(thread) = self.thread.take() {
@@ -184,14 +184,14 @@ mod tests {
         bytes[..4].copy_from_slice(b"plm2");
         bytes[47] = 1;
         let name = Name::from_bytes(&bytes).unwrap();
-        let told = Told::at(service, name).unwrap();
-        assert_eq!(Told::at(service, name).unwrap_err(), libc::EADDRINUSE);
+        let told = NameServer::at(service, name).unwrap();
+        assert_eq!(NameServer::at(service, name).unwrap_err(), libc::EADDRINUSE);
         assert!(service.ask().is_ok_and(|found| found == name));
         drop(told);
         let fault = service.ask().unwrap_err().to_string();
         assert!(fault.contains("start the one that is to be reached first"), "{fault}");
-        drop(Told::at(service, name).unwrap());
-        let Some(_theirs) = skip::another_user(|| Told::at(service, name).unwrap()) else { return };
+        drop(NameServer::at(service, name).unwrap());
+        let Some(_theirs) = skip::another_user(|| NameServer::at(service, name).unwrap()) else { return };
         assert_eq!(service.ask().unwrap_err().kind(), FaultKind::NotPermitted);
     }
 }

@@ -5,7 +5,7 @@ use std::io::Read;
 use std::path::Path;
 use std::time::Duration;
 
-use experiment::ledger::{Kind, Ledger, Outcome, Prediction, Run, Subject};
+use experiment::ledger::{Kind, Ledger, Outcome, Prediction, Run, Subject, Widening};
 use machine::choice::Choice;
 use machine::costs::{ENGINE, Interval, Item, Way, store};
 use machine::topology::Topology;
@@ -45,6 +45,8 @@ pub struct Chosen {
     loses: Option<f64>,
     /// Caveat about the costs, for the reader.
     note: Option<String>,
+    /// What widens the expected gains.
+    widening: Option<Widening>,
 }
 
 /// Sets placement and network of `request`, by a profile of the program or by an earlier run in the ledger.
@@ -88,7 +90,8 @@ pub fn choose(request: &mut Request, target: &Target, profile: Option<&Path>, le
     if basis.is_some() || general.is_some() {
         (request.placement, request.network) = settings[decision.chosen].clone();
     }
-    Ok(Chosen { decision, traffic, basis, loses: general.map(|general| general.loses), note: known.note })
+    let (loses, widening) = (general.map(|general| general.loses), ledger.widening(Kind::Placement, None));
+    Ok(Chosen { decision, traffic, basis, loses, note: known.note, widening })
 }
 
 /// Factor by which the costs' intervals widen where a reading contradicts the costs.
@@ -262,22 +265,24 @@ impl Chosen {
                 costs.unwrap_or_default()
             );
         }
+        let widened = |of: &Interval| self.widening.map_or(*of, |by| of.widened(by.factor));
         let mut words = own.candidate.name.clone();
         if *chosen != 0
             && let Ok(expected) = &own.expected
         {
-            words += &format!(", expected to take {} time than {}", than(expected), judged[0].candidate.name);
+            words += &format!(", expected to take {} time than {}", than(&widened(expected)), judged[0].candidate.name);
         }
         words += &format!(" ({})", self.traffic.words());
         for (_, other) in judged.iter().enumerate().skip(1).filter(|(at, _)| at != chosen) {
             words += &match &other.expected {
                 // The MPI's own carrier is named only where it is surely faster.
-                Ok(expected) if !other.candidate.eligible && expected.high > 1.0 - WORTH => continue,
+                Ok(expected) if !other.candidate.eligible && widened(expected).high > 1.0 - WORTH => continue,
                 Err(_) if !other.candidate.eligible => continue,
-                Ok(expected) => format!("; {} would take {}", other.candidate.name, than(expected)),
+                Ok(expected) => format!("; {} would take {}", other.candidate.name, than(&widened(expected))),
                 Err(why) => format!("; not {}: {why}", other.candidate.name),
             };
         }
+        words.extend(self.widening.map(|widening| format!("; {widening}")));
         if let Some(note) = &self.note {
             words += &format!("; {note}");
         }
@@ -295,17 +300,9 @@ impl Chosen {
         let mut predictions = Vec::new();
         let because = format!("costs of the machine, and {basis}: {}", self.traffic.words());
         let mut predict = |kind, quantity: String, expected: Interval| {
-            predictions.push(Prediction {
-                id: 0,
-                made: machine::here::now(),
-                kind,
-                subject: subject.clone(),
-                quantity,
-                expected,
-                because: because.clone(),
-                choice: Some(choice.clone()),
-                version: env!("CARGO_PKG_VERSION").to_owned(),
-            });
+            let of = Prediction::new(kind, subject.clone(), quantity, expected, &because);
+            let by = ledger.widening(kind, None);
+            predictions.push(Prediction { choice: Some(choice.clone()), ..of }.widened(by));
         };
         for Judged { candidate, expected } in judged[1..].iter().filter(|of| of.candidate.eligible) {
             if let Ok(expected) = expected {
@@ -327,10 +324,7 @@ impl Chosen {
         {
             predict(Kind::Elapsed, seconds(choice), expected);
         }
-        let same = |new: &Prediction, open: &Prediction| {
-            (&new.subject, &new.quantity, new.expected) == (&open.subject, &open.quantity, open.expected)
-        };
-        predictions.retain(|new| !ledger.open_predictions().any(|open| same(new, open)));
+        predictions.retain(|new| !ledger.open_predictions().any(|open| new.key() == open.key()));
         predictions.into_iter().try_for_each(|prediction| ledger.predict(prediction).map(|_| ()))
     }
 }
@@ -460,7 +454,8 @@ mod tests {
             vec![judged("app", SiteKind::App, Ok(Interval::exactly(1.0))), judged("core:3", SiteKind::Core, expected)];
         let messages = [(Bytes(64), (1e6, 1e6))].into();
         let traffic = Traffic { ranks: 2, seconds: 10.0, messages, in_mpi: 0.2, crossing: 0.0 };
-        Chosen { decision: Decision { judged, chosen }, traffic, basis: Some("the profile"), loses: None, note: None }
+        let (decision, basis) = (Decision { judged, chosen }, Some("the profile"));
+        Chosen { decision, traffic, basis, loses: None, note: None, widening: None }
     }
 
     #[test]
@@ -491,6 +486,12 @@ mod tests {
         assert!(words.starts_with("app (") && words.ends_with("; not core:3: 2 ranks need 2 of 2 cores"), "{words}");
         let words = chosen(0, Ok(Interval { low: 0.99, middle: 1.0, high: 1.02 })).words();
         assert!(words.contains("core:3 would take 1.0 % less to 2.0 % more"), "{words}");
+        let widening = Some(Widening { factor: 2.0, held: 29 });
+        let words = Chosen { widening, ..chosen(1, Ok(gain)) }.words();
+        assert!(
+            words.contains("expected to take 2.0 to 10.0 % less") && words.contains("; widened 2.0x: of"),
+            "{words}"
+        );
     }
 
     fn report(messages: u64) -> Reports {

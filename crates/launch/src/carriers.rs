@@ -161,7 +161,7 @@ impl Carrier {
 
 /// A setting of an MPI that may make a program faster, whatever the carrier of its messages.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Setting {
+pub struct MpiSetting {
     pub name: String,
     /// Names of the carriers to which the setting applies; empty: all.
     carriers: Vec<String>,
@@ -172,7 +172,7 @@ pub struct Setting {
     recipes: Vec<Recipe>,
 }
 
-impl Setting {
+impl MpiSetting {
     /// Variables of the setting for `installation` and `carrier`; `None` where it does not apply to them or to such a job.
     pub fn variables(&self, installation: &Installation, carrier: &str, oversubscribed: bool) -> Option<Variables> {
         let has = self.carriers.is_empty() || self.carriers.iter().any(|name| name == carrier);
@@ -200,7 +200,7 @@ fn fitting<'a>(recipes: &'a [Recipe], installation: &Installation) -> Option<&'a
 #[derive(Debug, Default, PartialEq)]
 struct Catalogue {
     carriers: Vec<Carrier>,
-    settings: Vec<Setting>,
+    settings: Vec<MpiSetting>,
 }
 
 /// All known carriers: the user's first, then the centre's, then the built-in ones.
@@ -215,7 +215,7 @@ pub fn known() -> Result<Vec<Carrier>> {
 ///
 /// # Errors
 /// The errors of [`known`].
-pub fn settings() -> Result<Vec<Setting>> {
+pub fn settings() -> Result<Vec<MpiSetting>> {
     Ok(catalogue()?.settings)
 }
 
@@ -260,8 +260,8 @@ fn add(all: &mut Catalogue, text: &str, path: &Path) -> Result<()> {
     }
     let known = std::mem::take(&mut all.settings);
     let is_new =
-        |setting: &Setting| !known.iter().any(|of| (&of.name, &of.carriers) == (&setting.name, &setting.carriers));
-    let new: Vec<Setting> = settings.into_iter().filter(is_new).collect();
+        |setting: &MpiSetting| !known.iter().any(|of| (&of.name, &of.carriers) == (&setting.name, &setting.carriers));
+    let new: Vec<MpiSetting> = settings.into_iter().filter(is_new).collect();
     all.settings = known.into_iter().chain(new).collect();
     Ok(())
 }
@@ -404,14 +404,14 @@ impl Reader<'_> {
         Fault::new(format!("{}:{line}:{column}", self.path.display()), cause, next)
     }
 
-    fn setting(&self, written: WrittenSetting) -> Result<Setting> {
+    fn setting(&self, written: WrittenSetting) -> Result<MpiSetting> {
         let WrittenSetting { name, carriers, eager, when, recipes } = written;
         if let Some(when) = when.as_ref().filter(|when| when.get_ref() != "oversubscribed") {
             let cause = format!("when can be \"oversubscribed\", not \"{}\"", when.get_ref());
             return Err(self.fault(when.span(), cause, "leave it out where it is for any job"));
         }
         let recipes = recipes.into_iter().map(|recipe| self.recipe(recipe)).collect::<Result<_>>()?;
-        Ok(Setting { name, carriers, eager: eager.map(Bytes), oversubscribed: when.is_some(), recipes })
+        Ok(MpiSetting { name, carriers, eager: eager.map(Bytes), oversubscribed: when.is_some(), recipes })
     }
 
     fn recipe(&self, written: WrittenRecipe) -> Result<Recipe> {
@@ -517,7 +517,7 @@ mod tests {
         let settings = read(BUILT_IN, Path::new("carriers.toml")).unwrap().settings;
         let names = |carrier, oversubscribed, version| {
             let of = installation(Family::OpenMpi, version);
-            let has = |setting: &&Setting| setting.variables(&of, carrier, oversubscribed).is_some();
+            let has = |setting: &&MpiSetting| setting.variables(&of, carrier, oversubscribed).is_some();
             settings.iter().filter(has).map(|setting| setting.name.as_str()).collect::<Vec<_>>()
         };
         assert_eq!(names("vader", false, "4.1.4"), [""; 0]);

@@ -32,7 +32,7 @@ pub struct Program {
 
 /// One option of a launcher.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Setting {
+pub struct LauncherOption {
     /// Without its dashes.
     pub name: String,
     /// First of its values.
@@ -49,7 +49,7 @@ pub struct CommandLine {
     /// Several, where `:` separates parts.
     pub programs: Vec<Program>,
     /// The launcher's options in all parts.
-    pub settings: Vec<Setting>,
+    pub settings: Vec<LauncherOption>,
     /// A launcher that does not answer `--version`.
     pub silent: Option<PathBuf>,
 }
@@ -292,7 +292,12 @@ fn launcher(words: &[OsString], at: usize) -> Result<Option<Launcher>, PathBuf> 
 }
 
 /// The program of one part of a command line, which begins at word `first`; options before the program go to `settings`.
-fn program_among(words: &[OsString], first: usize, options: &Options, settings: &mut Vec<Setting>) -> Option<Program> {
+fn program_among(
+    words: &[OsString],
+    first: usize,
+    options: &Options,
+    settings: &mut Vec<LauncherOption>,
+) -> Option<Program> {
     let (mut at, mut certain) = (0, true);
     while let Some(word) = words.get(at) {
         let text = word.to_string_lossy();
@@ -330,7 +335,7 @@ fn program_among(words: &[OsString], first: usize, options: &Options, settings: 
         };
         let following = || words[at + 1..].first().map(|value| value.to_string_lossy().into_owned());
         let end = (at + 1 + values).min(words.len());
-        settings.push(Setting {
+        settings.push(LauncherOption {
             name: name.to_owned(),
             value: value.or_else(|| following().filter(|_| values > 0)),
             at: first + at..first + end,

@@ -224,7 +224,7 @@ impl Installation {
             }
             output => output.ok(),
         };
-        let said = output.and_then(|output| Said::of(&String::from_utf8_lossy(&output.stdout)));
+        let said = output.and_then(|output| ReportedVersion::of(&String::from_utf8_lossy(&output.stdout)));
         Ok(said.map(|said| Installation {
             family: said.family,
             version: said.version,
@@ -289,22 +289,22 @@ fn path_folders() -> Vec<PathBuf> {
 
 /// Output of `mpirun --version`.
 #[derive(Debug, PartialEq)]
-struct Said {
+struct ReportedVersion {
     family: Family,
     version: String,
     device: Option<String>,
 }
 
-impl Said {
-    fn of(text: &str) -> Option<Said> {
+impl ReportedVersion {
+    fn of(text: &str) -> Option<ReportedVersion> {
         let first = text.lines().next()?;
         if first.contains("OpenRTE") || first.contains("Open MPI") {
             let version = first.split_whitespace().last()?.to_owned();
-            return Some(Said { family: Family::OpenMpi, version, device: None });
+            return Some(ReportedVersion { family: Family::OpenMpi, version, device: None });
         }
         if first.contains("Intel(R) MPI") {
             let version = first.split_whitespace().skip_while(|word| *word != "Version").nth(1)?.to_owned();
-            return Some(Said { family: Family::IntelMpi, version, device: None });
+            return Some(ReportedVersion { family: Family::IntelMpi, version, device: None });
         }
         if !first.starts_with("HYDRA") {
             return None;
@@ -313,7 +313,7 @@ impl Said {
         let device = text.split_once("--with-device=").map(|(_, rest)| {
             rest.split(|c: char| c.is_whitespace() || c == '\'').next().unwrap_or_default().to_owned()
         });
-        Some(Said { family: Family::Mpich, version, device })
+        Some(ReportedVersion { family: Family::Mpich, version, device })
     }
 }
 
@@ -326,7 +326,7 @@ mod tests {
 
     #[test]
     fn launchers_say_what_they_are() {
-        let said = |text: &str| Said::of(text).map(|said| (said.family, said.version, said.device));
+        let said = |text: &str| ReportedVersion::of(text).map(|said| (said.family, said.version, said.device));
         assert_eq!(said("mpirun.openmpi (OpenRTE) 4.1.4\n\nReport"), Some((Family::OpenMpi, "4.1.4".into(), None)));
         assert_eq!(said("mpirun (Open MPI) 5.0.11\n"), Some((Family::OpenMpi, "5.0.11".into(), None)));
         assert_eq!(said(HYDRA), Some((Family::Mpich, "4.0.2".into(), Some("ch4:ucx".into()))));

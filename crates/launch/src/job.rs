@@ -22,7 +22,7 @@ use crate::family::Family;
 use crate::installation::Installation;
 use crate::preload;
 use crate::program::library_path;
-use crate::seats::{self, Told};
+use crate::seats::{self, LauncherInput};
 
 /// Variable that marks every process of a job.
 pub(crate) const MARK: &str = "PLIMSOLL_JOB";
@@ -167,7 +167,7 @@ impl Job<'_> {
         };
         let seats = seats::renamed(seats, own)?;
         let is_spread = matches!(self.place, Place::Here) && !seats::is_here_alone(&seats);
-        let told = Told::new(seats::Dialect::of_installation(self.installation)?, &seats, is_spread, folder)?;
+        let told = LauncherInput::new(seats::Dialect::of_installation(self.installation)?, &seats, is_spread, folder)?;
         seats::write(&told.files)?;
         command.args(told.options).args(told.of_each).envs(told.variables);
         Ok((seats, told.of_program))

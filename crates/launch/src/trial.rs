@@ -57,17 +57,17 @@ pub struct Starter {
     reads: Option<PathBuf>,
     /// Time stamps and lengths of the files whose digests were checked.
     seen: HashMap<String, (SystemTime, u64)>,
-    quota: Told,
+    quota: QuotaNote,
 }
 
 /// On drop, prints the effect of a CPU quota on the runs, if there were any.
 #[derive(Debug)]
-struct Told {
+struct QuotaNote {
     watch: Watch,
     has_run: bool,
 }
 
-impl Drop for Told {
+impl Drop for QuotaNote {
     fn drop(&mut self) {
         if let Some(note) = self.watch.note(&machine::Source::live()).filter(|_| self.has_run) {
             tell(&format!("plimsoll: {note}\n"));
@@ -79,7 +79,7 @@ impl Starter {
     pub fn new() -> Result<Starter> {
         let allowed = linux::affinity::allowed()?;
         let cores = allowed.first().copied().zip(allowed.get(1).copied());
-        let quota = Told { watch: Watch::begin(&machine::Source::live(), allowed.len()), has_run: false };
+        let quota = QuotaNote { watch: Watch::begin(&machine::Source::live(), allowed.len()), has_run: false };
         let (began, within, seen) = (Instant::now(), Vec::new(), HashMap::new());
         Ok(Starter { cores, began, profiler: None, within, reads: None, seen, quota })
     }

@@ -26,7 +26,7 @@ use crate::write_ahead::Log;
 pub type Value = Vec<u32>;
 
 /// One setting of the machine. The journal stores its displayed form, and parses that again.
-pub(crate) trait Knob: Clone + fmt::Display + FromStr<Err = ()> {
+pub(crate) trait JournaledSetting: Clone + fmt::Display + FromStr<Err = ()> {
     /// Folder of its journals, below the root.
     const FOLDER: &str;
     /// The subject of its journals: `steering`.
@@ -56,16 +56,16 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 /// One change: the writes that restore it, in order, and the value set.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Entry<K> {
-    pub knob: K,
+    pub setting: K,
     pub back: Vec<Value>,
     pub set: Value,
 }
 
-impl<K: Knob> Entry<K> {
+impl<K: JournaledSetting> Entry<K> {
     pub fn line(&self) -> String {
         let value = |value: &Value| value.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
         let back: Vec<String> = self.back.iter().map(value).collect();
-        format!("{}\t{}\t{}\n", self.knob, back.join(";"), value(&self.set))
+        format!("{}\t{}\t{}\n", self.setting, back.join(";"), value(&self.set))
     }
 
     /// Parses a line without its end.
@@ -74,13 +74,13 @@ impl<K: Knob> Entry<K> {
             text.split(',').filter(|number| !number.is_empty()).map(|number| number.parse().ok()).collect()
         };
         let mut fields = line.split('\t');
-        let (knob, back, set) = (fields.next()?.parse().ok()?, fields.next()?, fields.next()?);
+        let (setting, back, set) = (fields.next()?.parse().ok()?, fields.next()?, fields.next()?);
         let back = back.split(';').map(value).collect::<Option<_>>()?;
-        fields.next().is_none().then_some(Entry { knob, back, set: value(set)? })
+        fields.next().is_none().then_some(Entry { setting, back, set: value(set)? })
     }
 }
 
-pub(crate) struct Journal<K: Knob> {
+pub(crate) struct Journal<K: JournaledSetting> {
     root: PathBuf,
     log: Log,
     pub entries: Vec<Entry<K>>,
@@ -88,7 +88,7 @@ pub(crate) struct Journal<K: Knob> {
     damage: Option<String>,
 }
 
-impl<K: Knob> Journal<K> {
+impl<K: JournaledSetting> Journal<K> {
     /// The journal `name`, with remaining entries; `subject` is for faults.
     pub fn open(root: &Path, name: &str, subject: &str) -> Result<Journal<K>> {
         let fault =
@@ -130,30 +130,33 @@ impl<K: Knob> Journal<K> {
         Warden::by(command.arg(&self.log.path).stdout(file))
     }
 
-    /// Sets `knob` and reads it back.
-    pub fn change(&mut self, knob: K, set: Value) -> Result<Value> {
+    /// Sets `setting` and reads it back.
+    pub fn change(&mut self, setting: K, set: Value) -> Result<Value> {
         let failed = |error: io::Error| {
             let next = K::refused(&error);
-            Fault::because(knob.to_string(), error, next)
+            Fault::because(setting.to_string(), error, next)
         };
-        let before = knob.read(&self.root).map_err(failed)?;
+        let before = setting.read(&self.root).map_err(failed)?;
         if before == set {
             return Ok(before);
         }
-        let entry =
-            Entry { back: knob.restoring_writes(&self.root, before.clone()), knob: knob.clone(), set: set.clone() };
+        let entry = Entry {
+            back: setting.restoring_writes(&self.root, before.clone()),
+            setting: setting.clone(),
+            set: set.clone(),
+        };
         let written = self.log.add(&entry.line());
         written.map_err(|error| Fault::unwritable(self.log.path.display().to_string(), error, "run as root"))?;
         self.entries.push(entry.clone());
-        knob.write(&self.root, &set).map_err(failed)?;
-        let now = knob.read(&self.root).map_err(failed)?;
+        setting.write(&self.root, &set).map_err(failed)?;
+        let now = setting.read(&self.root).map_err(failed)?;
         if now != set {
-            let cause = format!("set to {}, the kernel has {}", knob.shown(&set), knob.shown(&now));
+            let cause = format!("set to {}, the kernel has {}", setting.shown(&set), setting.shown(&now));
             // The value that the kernel took instead is restored too.
             let taken = Entry { set: now, ..entry };
             let _ = self.log.add(&taken.line());
             self.entries.push(taken);
-            return Err(Fault::new(knob.to_string(), cause, K::ignored()));
+            return Err(Fault::new(setting.to_string(), cause, K::ignored()));
         }
         Ok(before)
     }
@@ -164,10 +167,10 @@ impl<K: Knob> Journal<K> {
         let mut said = Vec::from_iter(self.damage.take());
         let mut left = Vec::new();
         for entry in std::mem::take(&mut self.entries).into_iter().rev() {
-            let Entry { knob, back, set } = &entry;
+            let Entry { setting, back, set } = &entry;
             // Only the last write must succeed.
-            let put_back = || back.iter().map(|value| knob.write(&self.root, value)).last().unwrap_or(Ok(()));
-            let now = match knob.read(&self.root) {
+            let put_back = || back.iter().map(|value| setting.write(&self.root, value)).last().unwrap_or(Ok(()));
+            let now = match setting.read(&self.root) {
                 // A killed writer left a partial plain file, never one of the kernel's: nothing else set that.
                 Err(error) if error.kind() == io::ErrorKind::InvalidData => Ok(set.clone()),
                 now => now,
@@ -178,9 +181,9 @@ impl<K: Knob> Journal<K> {
                     return put_back();
                 }
                 if Some(&now) != back.last() {
-                    let (set, now) = (knob.shown(set), knob.shown(&now));
+                    let (set, now) = (setting.shown(set), setting.shown(&now));
                     said.push(format!(
-                        "{knob}: set to {set}, found at {now}: something else set it meanwhile, and it stays so"
+                        "{setting}: set to {set}, found at {now}: something else set it meanwhile, and it stays so"
                     ));
                 }
                 Ok(())
@@ -189,7 +192,7 @@ impl<K: Knob> Journal<K> {
                 // The setting is gone with its interface.
                 Err(error) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ENODEV)) => {}
                 Err(error) => {
-                    said.push(format!("{knob}: not restored: {error}"));
+                    said.push(format!("{setting}: not restored: {error}"));
                     left.push(entry);
                 }
                 Ok(()) => {}
@@ -206,7 +209,7 @@ impl<K: Knob> Journal<K> {
     }
 }
 
-impl<K: Knob> Drop for Journal<K> {
+impl<K: JournaledSetting> Drop for Journal<K> {
     fn drop(&mut self) {
         let Log { path, file, .. } = &self.log;
         if self.entries.is_empty() && is_at(file, path) {
@@ -225,7 +228,10 @@ fn is_at(file: &File, path: &Path) -> bool {
 /// Restores all journals without an owner, also after failures. `subject` gives the subject of a journal by its name;
 /// `None` where it is not the caller's. Returns notes.
 /// the caller's. Says what was restored, and what could not be.
-pub(crate) fn restore_remains<K: Knob>(root: &Path, subject: impl Fn(&str) -> Option<String>) -> Result<Vec<String>> {
+pub(crate) fn restore_remains<K: JournaledSetting>(
+    root: &Path,
+    subject: impl Fn(&str) -> Option<String>,
+) -> Result<Vec<String>> {
     let folder = root.join(K::FOLDER);
     let fault = |error| Fault::because(format!("{}: what is left in /{}", K::WHAT, K::FOLDER), error, "run as root");
     let entries = match fs::read_dir(&folder) {
@@ -249,7 +255,7 @@ pub(crate) fn restore_remains<K: Knob>(root: &Path, subject: impl Fn(&str) -> Op
 }
 
 /// Waits for the end of standard input, then restores the journal at `path`, which is open as standard output.
-pub(crate) fn keep<K: Knob>(path: &Path) -> io::Result<()> {
+pub(crate) fn keep<K: JournaledSetting>(path: &Path) -> io::Result<()> {
     let mut input = io::stdin().lock();
     let mut bytes = [0; 64];
     while input.read(&mut bytes)? > 0 {}
@@ -283,7 +289,7 @@ mod tests {
         }
     }
 
-    impl Knob for Even {
+    impl JournaledSetting for Even {
         const FOLDER: &str = "run/plimsoll-test";
         const WHAT: &str = "numbers";
 

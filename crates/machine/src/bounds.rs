@@ -14,10 +14,10 @@ pub enum Amount {
     /// A number of bytes.
     Size(Bytes),
     /// Words that say what the amount follows from, where it has no number of its own.
-    Said(&'static str),
+    Words(&'static str),
 }
 
-use Amount::{Count, Said, Size};
+use Amount::{Count, Size, Words};
 
 impl Amount {
     /// # Panics
@@ -44,7 +44,7 @@ impl fmt::Display for Amount {
         match self {
             Count(count) => write!(f, "{count}"),
             Size(bytes) => write!(f, "{bytes}"),
-            Said(words) => f.write_str(words),
+            Words(words) => f.write_str(words),
         }
     }
 }
@@ -88,11 +88,11 @@ const fn times(count: Amount, each: Amount) -> Amount {
     match each {
         Count(each) => Count(each * count.count()),
         Size(each) => Size(Bytes(each.0 * count.count() as u64)),
-        Said(words) => Said(words),
+        Words(words) => Words(words),
     }
 }
 
-const NONE: Amount = Said("-");
+const NONE: Amount = Words("-");
 
 table! {
     SERVE_CONNECTIONS: "connections to `plimsoll serve`", "an address",
@@ -119,7 +119,7 @@ table! {
     AGENT_REQUEST_BYTES: "frames of the requests that wait", "a client",
         kib(512), times(AGENT_CLIENTS.total, kib(512)), "refused";
     AGENT_ENTRIES: "entries of a manifest's lists, and attributes", "a request to deploy",
-        Count(1024), Said("as requests that wait"), "refused";
+        Count(1024), Words("as requests that wait"), "refused";
     AGENT_BACKLOG: "unread answers and messages", "a client",
         mib(8), times(AGENT_CLIENTS.total, mib(8)), "its connection ends";
     AGENT_CODE: "a body on its way, and the last whole one", "a client",
@@ -135,55 +135,55 @@ table! {
     AGENT_MAPS: "maps of bodies at an agent's hooks", "a client",
         mib(64), mib(256), "refused";
     AGENT_OBJECT: "maps and programs of an object for a hook", "a client's object",
-        Count(32), Said("as offcodes"), "refused";
+        Count(32), Words("as offcodes"), "refused";
     AGENT_CHANNELS: "channels of an agent's offcodes", "a client",
         Count(64), Count(256), "refused";
     AGENT_BUFFERS: "buffers of one channel, count times size", "a client",
-        mib(64), Said("as memory of channels"), "refused";
+        mib(64), Words("as memory of channels"), "refused";
     AGENT_CHANNEL_MEMORY: "memory of channels", "a client",
         mib(512), mib(2 << 10), "refused";
     AGENT_LOG: "lines a second of an agent's log, for each reason to refuse and for offcodes", "a client",
         NONE, Count(20), "left out and counted";
 
     SITE_FRAME: "a frame of an agent, and the buffers of a channel to it", "an agent",
-        mib(64), Said("as agents"), "the connection ends";
+        mib(64), Words("as agents"), "the connection ends";
     SITE_BACKLOG: "requests and messages unread by an agent", "an agent",
-        mib(64), Said("as agents"), "the connection ends";
+        mib(64), Words("as agents"), "the connection ends";
 
     WASM_MODULE: "a module, whose compilation cannot be interrupted", "a guest's author",
-        mib(2), Said("one at a time at an agent"), "refused";
+        mib(2), Words("one at a time at an agent"), "refused";
     WASM_FUNCTION: "a module's largest function, each local variable as a byte", "a guest's author",
-        kib(128), Said("as the module"), "refused";
+        kib(128), Words("as the module"), "refused";
     WASM_MEMORY: "linear memory of an instance", "a guest",
-        mib(16), Said("as memory of sandboxed bodies"), "growth fails in the guest";
+        mib(16), Words("as memory of sandboxed bodies"), "growth fails in the guest";
     WASM_TABLES: "elements of an instance's tables", "a guest",
-        Count(10_000), Said("as offcodes"), "growth fails in the guest";
+        Count(10_000), Words("as offcodes"), "growth fails in the guest";
     WASM_OUTPUT: "output of one entry, and what is kept of it", "a guest",
-        mib(1), Said("as offcodes"), "no room is promised; a guest that writes beyond it is ended";
+        mib(1), Words("as offcodes"), "no room is promised; a guest that writes beyond it is ended";
     WASM_KEPT: "messages kept for a channel without room", "a guest",
-        Count(64), Said("as channels"), "no room is promised";
+        Count(64), Words("as channels"), "no room is promised";
     WASM_REPLY: "a reply to a call", "a guest",
-        kib(64), Said("as calls"), "refused";
+        kib(64), Words("as calls"), "refused";
     OFFCODE_ATTRIBUTES: "names and values of an offcode's attributes", "who deploys it",
-        kib(64), Said("as offcodes"), "refused";
+        kib(64), Words("as offcodes"), "refused";
     OFFCODE_STATE: "an offcode's state in a move", "an offcode that moves",
-        mib(4), Said("as offcodes that a move takes together"), "the move is undone";
+        mib(4), Words("as offcodes that a move takes together"), "the move is undone";
     OFFCODE_TIMERS: "timers of an offcode", "an offcode",
-        Count(16), Said("as offcodes"), "refused";
+        Count(16), Words("as offcodes"), "refused";
     OFFCODE_WORDS: "shared words of an offcode, part of its target's memory", "an offcode",
-        Count(8 << 10), Said("as offcodes"), "refused";
+        Count(8 << 10), Words("as offcodes"), "refused";
     OFFCODE_ARRAYS: "names of shared words, its own and those it reads", "an offcode",
-        Count(16), Said("as offcodes"), "refused";
+        Count(16), Words("as offcodes"), "refused";
     OFFCODE_MAPS: "keyed maps of an offcode", "an offcode",
-        Count(16), Said("as offcodes"), "refused";
+        Count(16), Words("as offcodes"), "refused";
     OFFCODE_MAPS_MEMORY: "memory of keyed maps, part of its target's memory", "an offcode",
-        mib(16), Said("as offcodes"), "refused; an entry beyond the map's own number is not taken";
+        mib(16), Words("as offcodes"), "refused; an entry beyond the map's own number is not taken";
     CALLS_WAITING: "calls out of band that an offcode has not read", "an offcode",
-        Count(256), Said("as offcodes"), "refused";
+        Count(256), Words("as offcodes"), "refused";
     CALLS_OPEN: "calls out of band without an answer yet", "an offcode",
-        Count(1024), Said("as offcodes"), "refused";
+        Count(1024), Words("as offcodes"), "refused";
     CALLS_TRACED: "calls that `plimsoll ps --calls` keeps", "a caller",
-        Count(1024), Said("as offcodes"), "the oldest are counted alone";
+        Count(1024), Words("as offcodes"), "the oldest are counted alone";
     CONTROL_CALLERS: "callers of a runtime's control socket",
         "a process of this user", NONE, Count(32), "turned away";
     CONTROL_LINE: "a request at the control socket", "a caller",
@@ -192,19 +192,19 @@ table! {
         NONE, Count(256), "refused";
 
     ENGINE_MESSAGES: "messages without a receive", "a peer",
-        Count(16 << 10), Said("each for every peer"), "the peer waits, or is given up";
+        Count(16 << 10), Words("each for every peer"), "the peer waits, or is given up";
     ENGINE_WIDENED: "the same, where a receive waits behind them; the total is beyond the row above", "a peer",
         Count(1 << 20), Count(16 << 20), "the peer waits";
     ENGINE_BYTES: "bytes of messages without a receive, and of one being put together", "a peer",
-        mib(1), Said("each for every peer"), "they wait at the sender, or the peer is given up";
+        mib(1), Words("each for every peer"), "they wait at the sender, or the peer is given up";
     ENGINE_BYTES_NEAR: "the same, of a peer over shared memory", "a peer",
-        mib(4), Said("each for every peer"), "as above";
+        mib(4), Words("each for every peer"), "as above";
     ENGINE_WINDOW: "packets out of order or unacknowledged", "a peer",
-        Count(1024), Said("the socket's buffer, for eight peers at once"), "dropped, and sent again";
+        Count(1024), Words("the socket's buffer, for eight peers at once"), "dropped, and sent again";
     ENGINE_OVERTAKEN: "messages read before all of their packets had come", "a peer over shared memory",
         NONE, Count(1024), "read, and not sent as well";
     ENGINE_ANSWERS: "answers that a peer does not take", "a peer",
-        Count(1 << 20), Said("each for every peer"), "the peer is given up";
+        Count(1 << 20), Words("each for every peer"), "the peer is given up";
     SHM_LINKS: "links over shared memory to an endpoint", "a process of this user",
         NONE, Count(4096), "refused";
     SHM_LINK: "memory of such a link beyond its first two pages", "a peer that sends",
@@ -228,13 +228,13 @@ table! {
     NODE_WISHES: "what such a caller says", "a process of this user",
         kib(16), times(NODE_CALLERS.total, kib(16)), "turned away";
     NODE_REQUESTS: "sends and receives in progress at a node's engine", "a rank",
-        Count(1 << 20), Said("each for every rank"), "the rank is given up";
+        Count(1 << 20), Words("each for every rank"), "the rank is given up";
     NODE_PENDING: "sends whose bytes a node's engine has, at most 8 KiB each", "a rank",
-        Count(4096), Said("each for every rank"), "the rank waits";
+        Count(4096), Words("each for every rank"), "the rank waits";
     NODE_UNTOLD: "what a node's engine has to tell a rank", "a rank",
-        mib(4), Said("each for every rank"), "the rank's peers wait";
+        mib(4), Words("each for every rank"), "the rank's peers wait";
     NODE_PEERS: "a rank's peers at a node's engine", "a rank",
-        Count(1 << 20), Said("each for every rank"), "the rank is given up";
+        Count(1 << 20), Words("each for every rank"), "the rank is given up";
     UNKNOWN_SENDERS: "packets of unknown senders between two looks at a socket", "the network",
         NONE, Count(64), "dropped";
     UNKNOWN_PACKET: "one of those packets", "the network",
@@ -245,20 +245,20 @@ table! {
         NONE, Count(64), "the oldest is turned away";
 
     REPORT_LINE: "a rank's report", "a rank",
-        kib(256), Said("as reports"), "passes as it is";
+        kib(256), Words("as reports"), "passes as it is";
     REPORTS: "reports of one job", "all ranks",
         NONE, mib(256), "pass as they are";
 
     PROFILE_JOB: "`job.json` of a profile", "who writes the profile",
-        mib(4), Said("one at a time"), "refused";
+        mib(4), Words("one at a time"), "refused";
     PROFILE_TABLES: "bytes read at once of a running rank's tables", "who writes the profile",
-        mib(64), Said("one at a time"), "the rank is left out or its tables unchecked, and that is noted";
+        mib(64), Words("one at a time"), "the rank is left out or its tables unchecked, and that is noted";
     WATCHED_JOBS: "jobs that `plimsoll daemon` watches", "a user",
         Count(256), Count(1024), "left and noted";
     WATCHED_PROFILES: "what `plimsoll daemon` and `top` keep of profiles; an open file counts 64 KiB", "a user",
         mib(512), mib(1 << 10), "left out and noted";
     WATCHED_ENVIRONMENT: "bytes that `plimsoll daemon` reads of an environment", "a process",
-        mib(2), Said("one at a time"), "the rest is not read";
+        mib(2), Words("one at a time"), "the rest is not read";
 }
 
 /// The rows as a table of the documentation.
@@ -281,9 +281,9 @@ mod tests {
             match (row.each, row.total) {
                 (Count(each), Count(total)) => assert!(each <= total, "{}", row.what),
                 (Size(each), Size(total)) => assert!(each <= total, "{}", row.what),
-                (Said(_), Said(_)) => panic!("{}: no amount at all", row.what),
+                (Words(_), Words(_)) => panic!("{}: no amount at all", row.what),
                 (each, total) => {
-                    assert!(matches!(each, Said(_)) || matches!(total, Said(_)), "{}: two units", row.what)
+                    assert!(matches!(each, Words(_)) || matches!(total, Words(_)), "{}: two units", row.what)
                 }
             }
         }

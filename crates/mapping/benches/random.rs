@@ -5,8 +5,8 @@
 
 use machine::costs::Interval;
 use mapping::advice::Advice;
-use mapping::missed::{BETWEEN_HOSTS, BETWEEN_PACKAGES, QUANTILES, ReplayError};
 use mapping::proving::{Proof, prove};
+use mapping::replay_error::{BETWEEN_HOSTS, BETWEEN_PACKAGES, QUANTILES, ReplayError};
 use whatif::answer::in_parallel;
 
 /// The first seed of the programs for `--calibrate`, by which nothing is judged.

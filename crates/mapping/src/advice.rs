@@ -11,7 +11,7 @@ machine::named! {
     pub enum Advice {
         /// The mapping that was found is better.
         Move = "move",
-        /// No mapping is better by as much as counts.
+        /// No mapping is better by [`LEAST`].
         Keep = "keep",
         /// It is not known whether a mapping is better.
         CannotTell = "cannot tell",
@@ -21,7 +21,7 @@ machine::named! {
 /// The least gain that counts.
 pub const LEAST: f64 = 0.01;
 
-/// The least gain that a replay can tell; only a run shows a smaller one.
+/// The least gain that a replay can resolve; only a run shows a smaller one.
 const EXPECTED: f64 = 0.03;
 
 impl Advice {

@@ -1,8 +1,8 @@
-//! Which rank belongs on which core.
+//! Mappings of ranks to cores.
 //!
-//! [`problem`] is what is known of a job and its cores, [`search`] proposes mappings and has a [`search::Judge`] decide among them:
-//! the replay of a recorded program ([`recorded`]) or a simulated cluster ([`simulated`]). [`decision`] says which ranks of a
-//! running job to move, and what to take back.
+//! [`problem`] has the facts about a job and its cores. [`search`] proposes mappings, which a [`search::Judge`] evaluates:
+//! the replay of a recorded program ([`recorded`]) or a simulated cluster ([`simulated`]). [`decision`] chooses moves of
+//! ranks of a running job, and undoes moves that do not help.
 //!
 //! Pure: no clock but the caller's, no socket, thread of its own or file.
 #![forbid(unsafe_code)]
@@ -10,11 +10,11 @@
 
 pub mod advice;
 pub mod decision;
-pub mod missed;
 pub mod problem;
 pub mod proving;
 pub mod reason;
 pub mod recorded;
+pub mod replay_error;
 pub mod search;
 pub mod simulated;
 pub mod steering;

@@ -8,17 +8,17 @@
 //! unequal         = sum over pairs on two hosts with large messages of share of bytes x |difference of dilations|      (b)
 //! far             = sum over pairs on one host of share of bytes x distance of their cores                             (c)
 //! ```
-//! An estimate proposes; what is proposed is judged by replay ([`crate::search`]).
+//! The estimate proposes mappings, which a replay then judges ([`crate::search`]).
 
 use machine::CoreId;
 
-/// Cores of a host whose dilations differ by less are of one class.
+/// Difference in dilation below which cores of a host are of one class.
 pub const ALIKE: f64 = 0.02;
 
-/// Mean bytes of messages that tie the pace of two hosts' ranks to each other, at least (paper 002 has 256 KiB).
+/// Least mean bytes of messages that tie the pace of two hosts' ranks to each other (paper 002 has 256 KiB).
 pub const LARGE: f64 = 65_536.0;
 
-/// The least share of any core that a rank gets: where other work takes all of one, the scheduler still runs the rank.
+/// The least share of a core that a rank gets: the scheduler runs the rank even where other work takes all of the core.
 pub const LEAST: f64 = 0.01;
 
 /// A core where a rank can be.
@@ -30,14 +30,14 @@ pub struct Spot {
     pub core: CoreId,
     /// Share of its time that softirqs of the network take.
     pub softirq: f64,
-    /// Share that is left by others than ranks and softirqs, times its clock over that of the fastest core.
+    /// Share that other work than ranks and softirqs leaves, times its clock over that of the fastest core.
     pub free: f64,
     /// Whether it is in another package than the cores that do most of its host's softirqs.
     pub far: bool,
 }
 
 impl Spot {
-    /// How much longer computing takes here than on a core of its own at full clock.
+    /// Time of computing here over that on a core of its own at full clock.
     pub fn dilation(&self) -> f64 {
         1.0 / (self.free * (1.0 - self.softirq)).max(LEAST)
     }
@@ -74,7 +74,7 @@ pub struct Problem {
     pub spots: Vec<Spot>,
     /// By rank: its work.
     pub ranks: Vec<Load>,
-    /// By rank: the share of its time outside MPI that it was blocked or stopped, which passes as fast on any core. Empty: none was.
+    /// By rank: the share of its time outside MPI in which it was blocked or stopped, on any core alike. Empty: 0 for all.
     pub blocked: Vec<f64>,
     /// Pairs of ranks that send to each other.
     pub talks: Vec<Talk>,
@@ -140,7 +140,7 @@ impl Problem {
         Estimate { slowest, mean: sum / seats.len().max(1) as f64, unequal, far }
     }
 
-    /// What a pair adds to [`Estimate::unequal`].
+    /// The part of a pair in [`Estimate::unequal`].
     pub fn unequal(&self, talk: &Talk, seats: &[u32]) -> f64 {
         let spot = |rank: u32| &self.spots[seats[rank as usize] as usize];
         let (one, other) = (spot(talk.one), spot(talk.other));
@@ -150,7 +150,7 @@ impl Problem {
         }
     }
 
-    /// What a pair adds to [`Estimate::far`].
+    /// The part of a pair in [`Estimate::far`].
     pub fn far(&self, talk: &Talk, seats: &[u32]) -> f64 {
         let (one, other) = (seats[talk.one as usize] as usize, seats[talk.other as usize] as usize);
         match self.distances.get(one * self.spots.len() + other) {

@@ -1,4 +1,4 @@
-//! The mapper on simulated programs whose best mapping is known: it gets what a profile would tell, and its advice is simulated.
+//! Test of the mapper on simulated programs of known best mapping: the mapper gets a profile, and its advice is simulated.
 
 use machine::Result;
 use machine::costs::Interval;
@@ -9,17 +9,17 @@ use whatif::answer::Program;
 use whatif::lever::Lever;
 
 use crate::advice::Advice;
-use crate::missed::{self, ReplayError};
 use crate::recorded::{Replays, softirqs};
+use crate::replay_error::{self, ReplayError};
 use crate::search::search;
 use crate::simulated::Simulated;
 
-/// The outcome of an advice. Times are over that of the given mapping, under which the profile is made.
+/// The outcome of an advice. Times are over that of the given mapping, which the profile records.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Proof {
     /// The name of the program.
     pub name: String,
-    /// Whether nothing takes part of a core, and all ranks compute alike.
+    /// Whether ranks have whole cores and compute alike.
     pub balanced: bool,
     /// The advice.
     pub advice: Advice,
@@ -27,8 +27,8 @@ pub struct Proof {
     pub expected: Interval,
     /// The interval by the draws alone, and the advice that would follow from it.
     pub drawn: (Advice, Interval),
-    /// The miss of the draws' middle over its scale, and the expected miss; `None`: there is no other mapping, or only computing
-    /// changes with it.
+    /// The error of the draws' middle over its scale, and the expected error; `None`: no other mapping was found, or only
+    /// computing changes.
     pub missed: Option<(f64, ReplayError)>,
     /// The simulated time of the mapping that was found.
     pub found: f64,
@@ -37,7 +37,7 @@ pub struct Proof {
 }
 
 impl Proof {
-    /// The simulated time for a user who follows the advice.
+    /// The simulated time with the advice followed.
     pub fn followed(&self) -> f64 {
         if self.advice == Advice::Move { self.found } else { 1.0 }
     }
@@ -66,7 +66,7 @@ pub fn prove(seed: u64, across: bool) -> Result<Proof> {
     let time = |seats: &[u32]| Ok::<f64, machine::Fault>(case.time(&simulated.cluster(seats).seats)? as f64 / now);
     let best = if across { case.best()?.1 as f64 / now } else { search(&problem, &simulated)?.time };
     let came = time(&found.seats)?;
-    let missed = (came / drawn.middle).ln() / missed::scale(&drawn, program.in_calls());
+    let missed = (came / drawn.middle).ln() / replay_error::scale(&drawn, program.in_calls());
     Ok(Proof {
         balanced: case.balanced,
         advice: Advice::of(&found, &problem, &expected),

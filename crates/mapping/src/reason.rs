@@ -1,4 +1,4 @@
-//! Why a rank moves.
+//! Reasons for the moves of a mapping.
 
 use crate::problem::{ALIKE, Problem};
 
@@ -27,7 +27,7 @@ pub enum Reason {
         /// The share of the run in which the rank computes.
         computing: f64,
     },
-    /// (a) The rank waits for much of the run, so it can have a core that leaves less to ranks.
+    /// (a) The rank waits for much of the run, so a core with less left for ranks is enough.
     Slack {
         /// The share of the run in which the rank waits.
         waiting: f64,

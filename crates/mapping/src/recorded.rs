@@ -13,13 +13,13 @@ use whatif::replay::Softirqs;
 use crate::problem::{ALIKE, LEAST, Load, Problem, Spot, Talk};
 use crate::search::Judge;
 
-/// Calls that a search replays, all mappings together.
+/// Most calls that a search replays, over all mappings.
 const REPLAYED_CALLS: usize = 10_000_000;
 
 /// The least and the most mappings that a search judges.
 const JUDGED: std::ops::RangeInclusive<usize> = 8..=4096;
 
-/// The share of busy time of its sibling thread from which on a free core is left out, since it is no core of its own.
+/// Busy share of its sibling thread from which on a free core is left out, as it is no core of its own.
 const SHARED: f64 = 0.5;
 
 /// One MPI_COMM_WORLD of a profile.
@@ -41,7 +41,7 @@ impl Recorded<'_> {
     /// The mapping problem of the job. `distance` of two cores of a host: 0 the same core, 1 the farthest; `None`: not known.
     ///
     /// # Errors
-    /// It is not known where ranks were or what others take of their cores, or two ranks share a core.
+    /// The cores of ranks, or the shares that others take of them, are not known, or two ranks share a core.
     pub fn problem(&self, distance: impl Fn(&str, CoreId, CoreId) -> Option<f32>) -> Result<Problem> {
         let ranks = self.ranks()?;
         let hosts = self.hosts(&ranks)?;
@@ -169,7 +169,7 @@ fn spot(host: u32, of: &CoreCapability) -> std::result::Result<Spot, String> {
         Reading::Measured(taken) | Reading::Modelled(taken) => *taken,
         Reading::Absent { reason } | Reading::NotPermitted { reason, .. } => return Err(reason.clone()),
     };
-    // Where softirqs were not counted apart, they are in `taken`.
+    // Softirqs that were not counted apart are in `taken`.
     let softirq = of.softirq.value().copied().unwrap_or(0.0).clamp(0.0, taken);
     let clock = of.clock.value().copied().unwrap_or(1.0);
     // (1 - taken) x clock = free x (1 - softirq)
@@ -209,10 +209,10 @@ fn blocked(outside: &Outside, compute: f64) -> f64 {
     ratio(part(&outside.blocked) + part(&outside.stopped), compute).clamp(0.0, 1.0)
 }
 
-/// The least share of the run in which a rank is blocked that is reported.
+/// Least share of a stall in a rank's time that is reported.
 const WORTH_SAYING: f64 = 0.05;
 
-/// Sentences on what kept ranks for much of the run and does not depend on the core.
+/// Sentences on ranks that were stalled for much of the run, which no core changes.
 pub fn stalls(summary: &Summary) -> Vec<String> {
     let of = |rank: &RankSummary| {
         let (seconds, stall) = rank.outside.stall()?;
@@ -236,7 +236,7 @@ fn distances(problem: &Problem, distance: impl Fn(&str, CoreId, CoreId) -> Optio
         false => Some(1.0),
     };
     let all: Option<Vec<f32>> = spots.iter().flat_map(|one| spots.iter().map(move |other| of(one, other))).collect();
-    // Equal distances between all cores tell nothing.
+    // Equal distances between all cores carry no information.
     all.filter(|all| {
         let apart = all.iter().enumerate().filter(|(at, _)| at / spots.len() != at % spots.len());
         let apart: BTreeSet<u32> = apart.map(|(_, distance)| distance.to_bits()).collect();
@@ -327,7 +327,7 @@ impl<'p> Replays<'p> {
         })
     }
 
-    /// The lever of softirqs that move to other cores while the ranks stay: `softirq` is the share of each spot that they take.
+    /// The lever of softirqs that move to other cores while the ranks stay. `softirq`: by spot, the share for softirqs.
     pub fn steering(&self, softirq: &[f64]) -> Mapping {
         self.lever(&self.problem.seats, |spot| softirq[spot as usize])
     }
@@ -374,7 +374,7 @@ impl Judge for Replays<'_> {
 mod tests {
     use super::*;
 
-    /// Time that a rank sleeps outside MPI does not depend on its core; time that it computes does.
+    /// Sleep of a rank outside MPI does not depend on its core; computing does.
     #[test]
     fn only_what_is_on_a_core_depends_on_it() {
         let at = |core, free| Spot { host: 0, core: CoreId(core), softirq: 0.0, free, far: false };

@@ -1,8 +1,8 @@
-//! The search for a mapping: proposals by estimate, judged one against the other.
+//! The search for a mapping: an estimate proposes mappings, and a judge compares them.
 //!
-//! Cores of one class do the same for a rank, so that a mapping is first a class for each rank. Where all such mappings can be
-//! judged they are; else those that the estimate proposes, and exchanges around the best of them as far as the judge can afford.
-//! Ranks of one class are then settled by distance.
+//! Cores of one class are equal for a rank, so that a mapping is first a class for each rank. The judge evaluates all such
+//! mappings if it can afford to, else those that the estimate proposes and exchanges around the best of them. Ranks of one
+//! class then get their spots by distance.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,15 +11,15 @@ use whatif::answer::in_parallel;
 
 use crate::problem::{Aim, Problem};
 
-/// Decides between mappings.
+/// A judge of mappings.
 pub trait Judge: Sync {
     /// The time under a mapping (by rank, its spot) over the recorded one.
     ///
     /// # Errors
-    /// The time cannot be told.
+    /// The time cannot be determined.
     fn time(&self, seats: &[u32]) -> Result<f64>;
 
-    /// The number of mappings that the judge can be asked about.
+    /// The number of mappings that the judge can evaluate.
     fn affordable(&self) -> usize;
 }
 
@@ -46,7 +46,7 @@ const LEAST: f64 = 1e-3;
 /// The most passes of exchanges by estimate.
 const PASSES: usize = 8;
 
-/// The number of ranks, those with most time, that are exchanged with all others where there are more.
+/// Most ranks that are exchanged with all others, the slowest first.
 const SLOWEST: usize = 128;
 
 /// Searches `problem`.
@@ -57,22 +57,23 @@ pub fn search(problem: &Problem, judge: &dyn Judge) -> Result<Found> {
     let classes = problem.classes();
     // The time of the recorded mapping over itself.
     let known = BTreeMap::from([(problem.seats.clone(), 1.0)]);
-    let mut bench = Bench { problem, judge, classes: &classes, known, left: judge.affordable().saturating_sub(1) };
-    let all = bench.all(bench.left);
+    let mut judged =
+        JudgedMappings { problem, judge, classes: &classes, known, left: judge.affordable().saturating_sub(1) };
+    let all = judged.all(judged.left);
     let exhausted = all.is_some();
     match all {
-        Some(all) => bench.judge(all)?,
+        Some(all) => judged.judge(all)?,
         None => {
-            bench.judge(AIMS.map(|aim| bench.proposed(aim)).to_vec())?;
-            bench.climb()?;
+            judged.judge(AIMS.map(|aim| judged.proposed(aim)).to_vec())?;
+            judged.climb()?;
         }
     }
-    let kept = bench.without_needless()?;
-    let seats = settled(problem, &classes, kept.clone());
-    Ok(Found { time: bench.known[&kept], seats, judged: bench.known.len(), all: exhausted })
+    let kept = judged.without_needless()?;
+    let seats = placed_by_distance(problem, &classes, kept.clone());
+    Ok(Found { time: judged.known[&kept], seats, judged: judged.known.len(), all: exhausted })
 }
 
-struct Bench<'p> {
+struct JudgedMappings<'p> {
     problem: &'p Problem,
     judge: &'p dyn Judge,
     classes: &'p [u32],
@@ -80,8 +81,8 @@ struct Bench<'p> {
     left: usize,
 }
 
-impl Bench<'_> {
-    /// Judges the mappings that are new, as far as can be afforded.
+impl JudgedMappings<'_> {
+    /// Judges the new mappings, as many as can be afforded.
     fn judge(&mut self, asked: Vec<Vec<u32>>) -> Result<()> {
         let new: BTreeSet<Vec<u32>> = asked.into_iter().filter(|seats| !self.known.contains_key(seats)).collect();
         let new: Vec<Vec<u32>> = new.into_iter().take(self.left).collect();
@@ -95,7 +96,7 @@ impl Bench<'_> {
         self.known.get(seats).copied().unwrap_or(f64::INFINITY)
     }
 
-    /// The shortest time; of equal ones the recorded mapping.
+    /// The mapping with the shortest time; the recorded mapping where no gain is above [`LEAST`].
     fn best(&self) -> Vec<u32> {
         let recorded = (&self.problem.seats, self.time(&self.problem.seats));
         let known = self.known.iter().map(|(seats, time)| (seats, *time));
@@ -103,7 +104,7 @@ impl Bench<'_> {
         best.unwrap_or(recorded).0.clone()
     }
 
-    /// One mapping of each class of equal ones, if there are no more than `most`.
+    /// One mapping for each assignment of classes to ranks; `None` where there are more than `most`.
     fn all(&self, most: usize) -> Option<Vec<Vec<u32>>> {
         let mut room: BTreeMap<u32, usize> = BTreeMap::new();
         self.classes.iter().for_each(|class| *room.entry(*class).or_default() += 1);
@@ -112,7 +113,7 @@ impl Bench<'_> {
         let mut of_rank = Vec::new();
         let mut found = Vec::new();
         self.extend(&mut room, &hosts, &mut of_rank, &mut found, most)
-            .then(|| found.iter().map(|of_rank| seated(self.problem, self.classes, of_rank)).collect())
+            .then(|| found.iter().map(|of_rank| spots_for_classes(self.problem, self.classes, of_rank)).collect())
     }
 
     fn extend(
@@ -144,15 +145,15 @@ impl Bench<'_> {
         true
     }
 
-    /// The recorded mapping, improved by exchanges as the estimate judges them.
+    /// The recorded mapping, improved by exchanges that lower the estimate.
     fn proposed(&self, aim: Aim) -> Vec<u32> {
-        let mut trying = Trying::of(self.problem, self.problem.seats.clone());
+        let mut trying = TrialMapping::of(self.problem, self.problem.seats.clone());
         for _ in 0..PASSES {
             if !trying.pass(aim, self.classes) {
                 break;
             }
         }
-        seated(
+        spots_for_classes(
             self.problem,
             self.classes,
             &trying.seats.iter().map(|spot| self.classes[*spot as usize]).collect::<Vec<_>>(),
@@ -165,7 +166,7 @@ impl Bench<'_> {
         loop {
             let best = self.best();
             let time = self.time(&best);
-            let mut around = Trying::of(self.problem, best.clone()).around(self.classes).into_iter();
+            let mut around = TrialMapping::of(self.problem, best.clone()).around(self.classes).into_iter();
             let better = loop {
                 let next: Vec<Vec<u32>> = around.by_ref().take(batch).collect();
                 if next.is_empty() || self.left == 0 {
@@ -208,27 +209,27 @@ impl Bench<'_> {
     }
 }
 
-/// Exponent of the norm in place of the maximum over ranks: where several ranks are slowest, the gain of one of them counts too.
+/// Exponent of the norm in place of the maximum over ranks, so that a gain of one of several slowest ranks counts.
 const NORM: i32 = 32;
 
 /// The least step by estimate; smaller ones are rounding.
 const STEP: f64 = 1e-6;
 
 /// A mapping with the times of its ranks.
-struct Trying<'p> {
+struct TrialMapping<'p> {
     problem: &'p Problem,
     seats: Vec<u32>,
     times: Vec<f64>,
     /// The sum of the times, and of their powers of [`NORM`].
     sum: f64,
     powers: f64,
-    /// By rank: the pairs that it is in.
+    /// By rank: its pairs.
     talks: Vec<Vec<u32>>,
     free: Vec<u32>,
 }
 
-impl<'p> Trying<'p> {
-    fn of(problem: &'p Problem, seats: Vec<u32>) -> Trying<'p> {
+impl<'p> TrialMapping<'p> {
+    fn of(problem: &'p Problem, seats: Vec<u32>) -> TrialMapping<'p> {
         let mut talks = vec![Vec::new(); seats.len()];
         for (place, talk) in (0u32..).zip(&problem.talks) {
             for rank in [talk.one, talk.other] {
@@ -239,7 +240,7 @@ impl<'p> Trying<'p> {
         let free = (0..problem.spots.len() as u32).filter(|spot| !taken.contains(spot)).collect();
         let times: Vec<f64> = seats.iter().enumerate().map(|(rank, spot)| problem.time(rank, *spot)).collect();
         let (sum, powers) = (times.iter().sum(), times.iter().map(|time| time.powi(NORM)).sum());
-        Trying { problem, seats, times, sum, powers, talks, free }
+        TrialMapping { problem, seats, times, sum, powers, talks, free }
     }
 
     /// Ranks by time, the slowest first.
@@ -249,7 +250,7 @@ impl<'p> Trying<'p> {
         ranks
     }
 
-    /// Makes each exchange that is better, in one pass. Whether there was one.
+    /// Makes each exchange that is better, in one pass; returns whether there was one.
     fn pass(&mut self, aim: Aim, classes: &[u32]) -> bool {
         let mut better = false;
         let all = self.slowest();
@@ -274,7 +275,7 @@ impl<'p> Trying<'p> {
         better
     }
 
-    /// Makes the moves if the mapping is then better.
+    /// Makes the moves if they better the mapping; returns whether they do.
     fn exchange(&mut self, aim: Aim, moves: &[(usize, u32)]) -> bool {
         let before = self.figure(aim, moves);
         let old: Vec<(usize, u32)> = moves.iter().map(|(rank, _)| (*rank, self.seats[*rank])).collect();
@@ -296,7 +297,7 @@ impl<'p> Trying<'p> {
         }
     }
 
-    /// The estimate, with only those pairs that the moved ranks are in.
+    /// The estimate, with the pairs of the moved ranks only.
     fn figure(&self, aim: Aim, moves: &[(usize, u32)]) -> f64 {
         let slowest = self.powers.max(0.0).powf(1.0 / f64::from(NORM));
         let mean = self.sum / self.times.len().max(1) as f64;
@@ -337,11 +338,11 @@ impl<'p> Trying<'p> {
 }
 
 /// Spots of these classes by rank: a rank whose class has not changed keeps its spot.
-fn seated(problem: &Problem, classes: &[u32], of_rank: &[u32]) -> Vec<u32> {
+fn spots_for_classes(problem: &Problem, classes: &[u32], of_rank: &[u32]) -> Vec<u32> {
     let keeps = |rank: usize| classes[problem.seats[rank] as usize] == of_rank[rank];
     let mut taken = vec![false; problem.spots.len()];
     (0..of_rank.len()).filter(|rank| keeps(*rank)).for_each(|rank| taken[problem.seats[rank] as usize] = true);
-    // Spots that ranks leave come before those that no rank had.
+    // Spots that ranks leave come before spots without a recorded rank.
     let had: BTreeSet<u32> = problem.seats.iter().copied().collect();
     let mut free: Vec<u32> = (0..problem.spots.len() as u32).filter(|spot| !taken[*spot as usize]).collect();
     free.sort_by_key(|spot| !had.contains(spot));
@@ -358,18 +359,18 @@ fn seated(problem: &Problem, classes: &[u32], of_rank: &[u32]) -> Vec<u32> {
         .collect()
 }
 
-/// Distances of partners have to shrink by this share of what they are before ranks of one class change places for them.
+/// Least share by which distances of partners must shrink for ranks of one class to change places.
 const NEARER: f64 = 0.1;
 
-/// Exchanges ranks of one class so that talkative partners are near (c), if that makes a difference.
-fn settled(problem: &Problem, classes: &[u32], seats: Vec<u32>) -> Vec<u32> {
+/// Exchanges ranks of one class so that talkative partners are near (c), if distances shrink by [`NEARER`].
+fn placed_by_distance(problem: &Problem, classes: &[u32], seats: Vec<u32>) -> Vec<u32> {
     if problem.distances.is_empty() {
         return seats;
     }
     let far = |seats: &[u32]| problem.talks.iter().map(|talk| problem.far(talk, seats)).sum::<f64>();
     let before = far(&seats);
-    let mut trying = Trying::of(problem, seats.clone());
-    let of_ranks = |trying: &Trying, ranks: [usize; 2]| -> f64 {
+    let mut trying = TrialMapping::of(problem, seats.clone());
+    let of_ranks = |trying: &TrialMapping, ranks: [usize; 2]| -> f64 {
         let pairs = |rank: usize| {
             let talks = trying.talks[rank].iter();
             talks.map(|talk| problem.far(&problem.talks[*talk as usize], &trying.seats)).sum::<f64>()

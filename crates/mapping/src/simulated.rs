@@ -10,7 +10,7 @@ use simulate::{Kind, Operation, Program};
 use crate::problem::{Load, Problem, Spot, Talk};
 use crate::search::Judge;
 
-/// Messages that a search simulates, all mappings together.
+/// Most messages that a search simulates, over all mappings.
 const SIMULATED_MESSAGES: u64 = 4_000_000;
 
 /// A program on a cluster. `start` returns the program from its beginning.
@@ -24,7 +24,7 @@ pub struct Simulated<'p> {
 }
 
 impl<'p> Simulated<'p> {
-    /// Runs the program with the ranks where `cluster` has them.
+    /// Runs the program under the mapping of `cluster`.
     ///
     /// # Errors
     /// As [`simulate`].
@@ -114,7 +114,7 @@ impl Judge for Simulated<'_> {
     }
 }
 
-/// A wrapper that counts a program's messages by pair of ranks: how many, and bytes.
+/// A wrapper that counts a program's messages by pair of ranks: their number and bytes.
 struct Counted<'p> {
     program: Box<dyn Program + 'p>,
     sent: BTreeMap<(u32, u32), (u64, u64)>,

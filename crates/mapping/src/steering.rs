@@ -1,4 +1,4 @@
-//! The other lever: the network's interrupts on another core, while the ranks stay.
+//! Steering of the network's interrupts to another core, while the ranks stay.
 
 use std::collections::BTreeSet;
 
@@ -7,12 +7,12 @@ use whatif::answer::in_parallel;
 
 use crate::problem::{ALIKE, Problem};
 
-/// Softirqs of one host on another of its cores.
+/// Softirqs of one host, moved to another of its cores.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Steering {
     /// The host.
     pub host: u32,
-    /// The spots that have them.
+    /// The spots that have the recorded softirqs.
     pub from: Vec<u32>,
     /// The spot that gets the softirqs.
     pub to: u32,
@@ -20,11 +20,11 @@ pub struct Steering {
     pub softirqs: Vec<f64>,
 }
 
-/// The number of cores of a host that are tried.
+/// Most candidate cores of a host.
 const TRIED: usize = 3;
 
-/// The best steering of each host that softirqs burden, with the time under it over the recorded one by `judge`; hosts where none
-/// gains are left out.
+/// The best steering of each host that softirqs burden, and its time over the recorded one by `judge`. Hosts without a gain
+/// are left out.
 ///
 /// # Errors
 /// The errors of the judge.

@@ -23,7 +23,7 @@ mod table;
 #[cfg(feature = "load")]
 pub use inspection::{TARGET, inspect};
 #[cfg(feature = "load")]
-pub use library::{Library, Told};
+pub use library::{Description, Library};
 pub use table::{Host, HostTable, Room, Sink, Slice, Table};
 
 /// The one symbol of a library.

@@ -24,7 +24,7 @@ pub struct Library(&'static Functions);
 
 /// The library's account of itself.
 #[derive(Debug, Clone)]
-pub struct Told {
+pub struct Description {
     /// The manifest, as its source states it.
     pub manifest: Manifest,
     /// Calls to compare bodies by, as [`offcode::Call::message`] has them.
@@ -68,7 +68,7 @@ impl Library {
 
     /// # Errors
     /// It tells nothing, or not in this plimsoll's form.
-    pub fn told(self) -> Result<Told> {
+    pub fn told(self) -> Result<Description> {
         let ask = |what: &str, function: unsafe extern "C" fn(Sink<'_>)| {
             let mut told = Vec::new();
             // SAFETY: a function of the library's table, called as the table says.
@@ -89,7 +89,7 @@ impl Library {
         let script: Vec<Result<Vec<u8>, String>> = postcard::from_bytes(&script).map_err(unclear)?;
         let wrong = |why| Fault::new("native body", why, "mend the calls of offcode::export!");
         let script = script.into_iter().collect::<Result<_, String>>().map_err(wrong)?;
-        Ok(Told { manifest, script })
+        Ok(Description { manifest, script })
     }
 }
 

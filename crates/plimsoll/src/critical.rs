@@ -80,7 +80,9 @@ impl<'s> Names<'s> {
         Names {
             summary,
             world,
-            among: summary.map(|summary| profile::sites::among(places, &summary.sites)).unwrap_or_default(),
+            among: summary
+                .map(|summary| profile::sites::summary_index_of_places(places, &summary.sites))
+                .unwrap_or_default(),
         }
     }
 

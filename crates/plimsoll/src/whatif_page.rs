@@ -15,6 +15,7 @@ use whatif::candidate::Candidate;
 use whatif::gradient::Gradient;
 use whatif::graph::Graph;
 use whatif::lever::Lever;
+use whatif::outcome::{Forecast, Widening};
 use whatif::path::{Counts, OnPath, Parts, Path};
 use whatif::work::Work;
 
@@ -33,6 +34,7 @@ pub struct Question {
 pub struct Asked {
     pub question: Question,
     pub answer: Answer,
+    pub forecast: Forecast,
     /// The reason why it cannot be run here.
     pub refused: Option<String>,
 }
@@ -57,8 +59,11 @@ const LINES: usize = 10;
 /// Ranks that are named at most.
 const RANKS: usize = 4;
 
-/// The share of the critical path without a model beyond which small changes mean little.
-const MUCH: f64 = 0.3;
+/// What the intervals are.
+const CALIBRATED: &str = "\nIntervals of 90 % held as many outcomes of other recorded programs; others cover the uncertainty \
+    of the costs alone. plimsoll ledger shows how often they hold here.\n";
+const UNCALIBRATED: &str = "\nThe intervals cover the uncertainty of the costs, not that of the model: plimsoll ledger shows \
+    how often they held.\n";
 
 impl Page<'_> {
     pub fn terminal(&self, width: usize) -> String {
@@ -99,18 +104,22 @@ impl Page<'_> {
         }
         let _ = writeln!(text, "Slack           {}", slack(self.slack));
         text += &self.lines(width);
-        text += "\nWhat if                        Time                                     Its critical path\n";
-        for Asked { question, answer, refused } in self.asked {
+        text += "\nWhat if                        Time                                        Its critical path\n";
+        for Asked { question, answer, forecast, refused } in self.asked {
             let parts = &answer.path.parts;
             let of = |part| percent(part, parts.total());
             let mut words = format!("{} computing, {} messages", of(parts.computing), of(parts.messages + parts.work));
-            if parts.unknown_share() > MUCH {
-                words += ", much not modelled";
+            if let Forecast::Uncalibrated(_) = forecast {
+                words += ", model error not measured";
             }
             if let Some(order) = answer.order {
                 words += &format!(", {:+.1} % in the recorded order", 100.0 * order);
             }
-            let _ = writeln!(text, "  {:<28} {:<40} {words}", question.words, than(&answer.time));
+            let time = forecast.effect().map_or_else(|| "cannot tell".to_owned(), |time| than(&time, forecast.level()));
+            let _ = writeln!(text, "  {:<28} {time:<43} {words}", question.words);
+            if let Some(why) = why(forecast) {
+                let _ = writeln!(text, "  {:<28} {why}", "");
+            }
             let [before, after] = answer.work;
             if before.engines != after.engines {
                 let change = |to: i64, from: i64| {
@@ -127,7 +136,7 @@ impl Page<'_> {
                 let _ = writeln!(text, "  {:<28} cannot be run here: {refused}", "");
             }
         }
-        text += "\nThe intervals cover the uncertainty of the costs, not that of the model: plimsoll ledger shows how often they held.\n";
+        text += if self.asked.iter().any(|of| of.forecast.level().is_some()) { CALIBRATED } else { UNCALIBRATED };
         for note in self.notes {
             let _ = writeln!(text, "Note: {note}");
         }
@@ -159,7 +168,11 @@ impl Page<'_> {
         let asked = |of: &Asked| {
             json!({
                 "what": of.question.words,
-                "time": of.answer.time,
+                "time": of.forecast.effect().unwrap_or(of.answer.time),
+                "level": of.forecast.level(),
+                "widened": widened(&of.forecast),
+                "cannot_tell": cannot_tell(&of.forecast),
+                "drawn": of.answer.time,
                 "draws": of.answer.draws,
                 "order": of.answer.order,
                 "work_before_ns": work(&of.answer.work[0]),
@@ -332,8 +345,8 @@ fn slack(of: &[Slack]) -> String {
     format!("for 1 % more time computing may take longer by: {}{loose}", tight.join(", "))
 }
 
-/// `0.83x (0.71 .. 0.95)`: a time over the recorded one.
-pub fn than(time: &Interval) -> String {
+/// `0.83x (90 %: 0.71 .. 0.95)`: a time over the recorded one, and the share of outcomes in its interval, if it is known.
+pub fn than(time: &Interval, level: Option<f64>) -> String {
     let Interval { low, middle, high } = time;
     let says = if (0.9995..1.0005).contains(low) && (0.9995..1.0005).contains(high) {
         "the same"
@@ -344,9 +357,35 @@ pub fn than(time: &Interval) -> String {
     } else {
         "cannot tell"
     };
+    let level = level.map_or_else(String::new, |level| format!("{:.0} %: ", 100.0 * level));
     match low == high {
         true => format!("{middle:.3}x {says}"),
-        false => format!("{middle:.3}x ({low:.3} .. {high:.3}) {says}"),
+        false => format!("{middle:.3}x ({level}{low:.3} .. {high:.3}) {says}"),
+    }
+}
+
+/// What makes the interval of a forecast wide, or why there is none.
+fn why(forecast: &Forecast) -> Option<String> {
+    match forecast {
+        Forecast::Unchanged { .. } | Forecast::Uncalibrated(_) => None,
+        Forecast::CannotTell { reason, next } => Some(format!("{reason}; {next}")),
+        Forecast::Within { widened, .. } => {
+            let one = |of: &Widening| format!("{} ({:.1}x)", of.cause.words(of.value), of.factor);
+            let all: Vec<String> = widened.iter().map(one).collect();
+            (!all.is_empty()).then(|| format!("wider by: {}", all.join(", ")))
+        }
+    }
+}
+
+fn widened(forecast: &Forecast) -> Value {
+    let Forecast::Within { widened, .. } = forecast else { return Value::Null };
+    widened.iter().map(|of| json!({ "cause": of.cause.words(of.value), "factor": of.factor })).collect()
+}
+
+fn cannot_tell(forecast: &Forecast) -> Value {
+    match forecast {
+        Forecast::CannotTell { reason, next } => json!({ "reason": reason, "next": next }),
+        _ => Value::Null,
     }
 }
 

@@ -14,6 +14,7 @@ mod engine;
 mod golden;
 mod help;
 mod lab;
+mod ledger;
 mod machine;
 mod map;
 mod mpirun;

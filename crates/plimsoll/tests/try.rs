@@ -389,15 +389,14 @@ fn time_between_init_and_finalize_settles_what_delays_predicted() {
     let program = program.to_str().unwrap();
     let state = place.path().join("state");
     let predicted = Prediction {
-        id: 0,
         made: Nanoseconds(1),
-        kind: Kind::Causal,
-        subject: subject(&["mpirun", "-n", "2", program].map(str::to_owned)).unwrap(),
-        quantity: carriers_quantity("vader", "tcp"),
-        expected: Interval { low: 1.0, middle: 3.0, high: 1_000.0 },
-        because: "a test".into(),
-        choice: None,
-        version: "0".into(),
+        ..Prediction::new(
+            Kind::Causal,
+            subject(&["mpirun", "-n", "2", program].map(str::to_owned)).unwrap(),
+            carriers_quantity("vader", "tcp"),
+            Interval { low: 1.0, middle: 3.0, high: 1_000.0 },
+            "a test",
+        )
     };
     fs::create_dir_all(state.join("plimsoll")).unwrap();
     let ledger = ledger::file(&state.join("plimsoll"));

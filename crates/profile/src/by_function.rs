@@ -1,4 +1,4 @@
-//! What all ranks together spent in each function, and how large their messages were.
+//! Time of all ranks in each function, and sizes of their messages.
 
 use std::collections::BTreeMap;
 
@@ -40,7 +40,7 @@ const NOTHING: Sum = Sum {
 
 /// The functions, those with the most time first.
 pub fn functions(ranks: &[Tables], model: &Model, totals: &Totals) -> Vec<FunctionSummary> {
-    // Ticks of hosts differ in length; durations are shown in those of the first.
+    // Ticks differ in length between hosts; histograms are in ticks of the first rank.
     let shown = ranks.first().map_or(1e-9, |rank| rank.tick);
     let mut sums: BTreeMap<(FunctionId, u32), Sum> = BTreeMap::new();
     for (number, rank) in ranks.iter().enumerate() {
@@ -117,7 +117,7 @@ fn summary((id, group): (FunctionId, u32), sum: Sum, model: &Model, totals: &Tot
     }
 }
 
-/// The quantile `of` in ticks: the middle of the histogram's class that it falls in.
+/// The quantile `of`, ticks: the middle of its histogram class.
 fn quantile(histogram: &[u64; TIME_CLASSES], of: f64) -> f64 {
     let below = histogram.iter().map(|calls| *calls as f64).sum::<f64>() * of;
     let mut seen = 0.0;

@@ -1,21 +1,21 @@
-//! What ranks could have of each core while a profile was recorded.
+//! Share of each core that ranks could have while a profile was recorded.
 
 use machine::CoreCapability;
 
 use crate::profile::Profile;
 
-/// By host and core; empty where nothing was sampled. [`Summary`](crate::summary::Summary) has the same.
+/// Capability by host and core; empty where nothing was sampled. [`Summary`](crate::summary::Summary) has the same list.
 pub fn of(profile: &Profile) -> Vec<CoreCapability> {
     crate::cores::capability(profile)
 }
 
-/// Less than this of a core for ranks is worth telling.
+/// A core with a smaller share for ranks is reported.
 const WHOLE: f64 = 0.95;
 
-/// Cores that differ by more are worth telling.
+/// A greater difference between cores is reported.
 const ALIKE: f64 = 0.02;
 
-/// Whether one of `cores` has so little for ranks, or so much less than another, that it matters which rank is there.
+/// Whether a core has so little for ranks, or so much less than another core, that the placement of ranks matters.
 pub fn matters(cores: &[CoreCapability]) -> bool {
     let most = cores.iter().filter(|core| core.taken.value().is_some()).map(|core| core.range().1);
     let (least, greatest) = most.fold((f64::INFINITY, 0.0), |(least, greatest), of| (of.min(least), of.max(greatest)));

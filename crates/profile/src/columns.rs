@@ -1,4 +1,4 @@
-//! The timeline made coarse enough to draw.
+//! The timeline reduced to columns for drawing.
 
 use std::collections::BTreeMap;
 
@@ -8,8 +8,8 @@ use timeline::{Rank, Timeline};
 use crate::sites::name;
 use crate::summary;
 
-/// In `columns` columns of equal length. `started` is the time that they are counted from, ns since 1970, and
-/// `place_of` gives a rank's place in [`summary::Summary::ranks`].
+/// The timeline in `columns` columns of equal length. `started`: the origin of the columns' times, ns since 1970.
+/// `place_of`: a rank's place in [`crate::summary::Summary::ranks`].
 pub fn columns(
     timeline: &Timeline,
     columns: usize,

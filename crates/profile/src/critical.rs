@@ -1,4 +1,4 @@
-//! The critical path in a profile's figures. Who has a model of what messages cost walks it, and puts it there.
+//! The critical path in a profile's figures. The caller has the model of message costs and computes the path.
 
 use std::collections::BTreeMap;
 
@@ -8,12 +8,12 @@ use crate::sites;
 use crate::summary::{Critical, OnPath, Summary};
 
 impl Summary {
-    /// `on_path`: what of the path is at each of `places` that it comes by.
+    /// `on_path`: the part of the path at each place that it passes, by the place's number in `places`.
     pub fn put_critical(&mut self, critical: Critical, places: &Places, on_path: &BTreeMap<u32, OnPath>) {
         if !on_path.is_empty() {
             self.sites.iter_mut().for_each(|site| site.critical = Some(OnPath::default()));
         }
-        let among = sites::among(places, &self.sites);
+        let among = sites::summary_index_of_places(places, &self.sites);
         for (place, of) in on_path {
             if let Some(site) = among.get(*place as usize).copied().flatten() {
                 self.sites[site].critical = Some(of.clone());

@@ -10,11 +10,11 @@ use crate::printable::printable;
 use crate::report::{self, Column, Value};
 use crate::summary::{FunctionSummary, Summary};
 
-/// The file's name, its columns, its rows.
+/// The file's name, columns and rows.
 type Table = (&'static str, Vec<&'static str>, Vec<Vec<String>>);
 
-/// Writes the tables to `folder`, which is made where it is missing; returns the files. A value that is not there is an
-/// empty field; `plimsoll report DIR --json` says why.
+/// Writes the tables to `folder`, which is created where it is missing; returns the files. A missing value is an empty
+/// field; `plimsoll report DIR --json` has the reason.
 ///
 /// # Errors
 /// The folder or a file cannot be written.

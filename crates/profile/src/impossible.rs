@@ -1,4 +1,4 @@
-//! What no rank can have done in the time that it lived: counts and times of damaged tables, which no sum may hold.
+//! Counts and times that no rank can reach in its lifetime: those of damaged tables, which no sum may include.
 
 use record::layout::{Dropped, Peer, Site, Thread};
 
@@ -8,11 +8,11 @@ use crate::tables::{Calls, Tables};
 /// Recording a call takes a thread longer than a nanosecond.
 const CALLS_A_SECOND: f64 = 1e9;
 
-/// No host's memory moves so much.
+/// More than the memory bandwidth of any host.
 const BYTES_A_SECOND: f64 = 1e13;
 
-/// Ends a sentence that begins 'by its tables'. `lived`: seconds, at most.
-pub fn by_its_time(rank: &Tables, lived: f64) -> Option<&'static str> {
+/// The end of a sentence that begins 'by its tables'; `None` where all is possible. `lived`: greatest lifetime, seconds.
+pub fn impossible_figure(rank: &Tables, lived: f64) -> Option<&'static str> {
     let (mut calls, mut bytes, mut ticks) = (most_lost(&rank.header.dropped), 0, 0);
     let mut hold = |counts: &[u64], sizes: &[u64], times: &[u64]| {
         let most = |of: &[u64], before: u64| of.iter().copied().fold(before, u64::max);
@@ -34,7 +34,7 @@ pub fn by_its_time(rank: &Tables, lived: f64) -> Option<&'static str> {
         hold(&[*messages, *operations], &[*bytes, *operation_bytes], &[]);
     }
     let (from, to) = rank.run();
-    // Sums of a rank are over its threads.
+    // A rank's sums include all of its threads.
     let most = |a_second: f64| a_second * lived * rank.threads.len().max(1) as f64;
     match () {
         () if rank.seconds(ticks) > lived => Some("it was in MPI for longer than the job ran"),

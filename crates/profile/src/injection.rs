@@ -25,7 +25,7 @@ impl InjectedDelays {
 /// The delays injected into all ranks.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Injection {
-    /// What was asked for; empty where that is not known.
+    /// The requested delays; empty where unknown.
     pub asked: String,
     pub ranks: Vec<InjectedDelays>,
     /// The bits of [`perturbed`] that are set for any rank.
@@ -61,7 +61,7 @@ impl Injection {
         of.fold((0, 0.0), |sum, one| (u64::saturating_add(sum.0, one.0), sum.1 + one.1))
     }
 
-    /// How much it was, by kind, and of a rank on average and at most.
+    /// The number of delays by kind, and their time for a rank on average and at most.
     pub fn words(&self) -> String {
         let kinds = [(injected::SEND, "sends"), (injected::RECEIVE, "receives"), (injected::COMPUTE, "computing")];
         let of = |(kind, name)| {
@@ -81,7 +81,7 @@ impl Injection {
         )
     }
 
-    /// Why it was not all that was asked for, as sentences.
+    /// Reasons why delays fell short of the requested ones, as sentences.
     pub fn shortfalls(&self) -> Vec<String> {
         let reasons = [
             (

@@ -54,7 +54,7 @@ impl Job {
     /// The text of a profile's job.json.
     ///
     /// # Errors
-    /// [`FaultKind::Missing`]: there is none.
+    /// [`FaultKind::Missing`]: the profile has no job.json.
     pub fn text(profile: &Folder) -> Result<String> {
         let bytes = profile.read(folder::JOB, PROFILE_JOB.each.bytes().0).map_err(|e| unreadable(profile.path(), e))?;
         Ok(String::from_utf8_lossy(&bytes).into_owned())

@@ -1,5 +1,5 @@
-//! When ranks that did not end in order were last there. Their own tables do not say: a rank notes moments at its start
-//! and at its end.
+//! The last time at which ranks that did not end in order are known to have run. Their own tables lack it: a rank records
+//! the time at its start and at its end.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -8,14 +8,14 @@ use record::samples::Samples;
 
 use crate::profile::Profile;
 
-/// The best that is known of each such rank: the last sample of it, else the end of the job, else, while it runs, now. Of one
-/// that is gone nothing else is known than what its tables say.
-pub fn note(profile: &mut Profile) {
+/// Sets `seen` of each such rank: the time of its last sample, else the job's end, else, while the job runs, the current
+/// time. A rank that is gone and was not sampled has its start.
+pub fn set_last_seen(profile: &mut Profile) {
     let unsettled = |profile: &Profile| profile.ranks.iter().any(|rank| rank.header.finalized == 0);
     if !unsettled(profile) {
         return;
     }
-    // Files that cannot be read are named where samples are joined.
+    // Unreadable files are noted where samples are joined.
     let hosts: Vec<Samples> =
         Samples::files(&profile.folder).iter().filter_map(|path| Samples::open(path).ok()).collect();
     let now = SystemTime::now().duration_since(UNIX_EPOCH).ok().map(|since| since.as_nanos() as u64);

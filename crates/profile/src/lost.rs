@@ -1,4 +1,4 @@
-//! What ranks could not record, in words, each with what helps against it.
+//! Data that ranks could not record, in words, each kind with its remedy.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use record::layout::{Dropped, Header, THREADS};
 
 type Count = fn(&Dropped) -> u64;
 
-/// The limit that keeps something out of the tables.
+/// The limit that keeps data out of the tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Limit {
     Memory,
@@ -44,12 +44,12 @@ const LOST: [(Count, Limit, &str); 10] = [
     (|d| d.phases, Limit::Memory, "phases are not known"),
 ];
 
-/// All that is counted.
+/// All counts of lost data.
 pub fn counts(dropped: &Dropped) -> impl Iterator<Item = u64> {
     LOST.iter().map(|(count, ..)| count(dropped)).chain([dropped.peers, dropped.storage])
 }
 
-/// What helps a rank with this header.
+/// The remedy for a rank with this header; empty where there is none.
 fn remedy(limit: Limit, header: &Header) -> &'static str {
     match limit {
         Limit::Fixed => "",
@@ -64,7 +64,7 @@ fn remedy(limit: Limit, header: &Header) -> &'static str {
     }
 }
 
-/// A sentence for each kind of thing, of all ranks together.
+/// A sentence for each kind of loss and its remedy, summed over all ranks.
 pub fn notes<'a>(ranks: impl IntoIterator<Item = &'a Header>) -> Vec<String> {
     let ranks: Vec<&Header> = ranks.into_iter().collect();
     let mut notes = Vec::new();

@@ -12,12 +12,12 @@ use timeline::{FunctionWaits, RankWaits, Timeline};
 
 /// Columns of the timeline that pages draw.
 const COLUMNS: usize = 800;
-/// Ranks that a rank is said to have waited for.
+/// Greatest number of ranks listed that a rank waited for.
 const FOR_WHOM: usize = 5;
-/// A timeline that has this share of a rank's time in MPI has it all: both clocks are read apart.
+/// A timeline with this share of a rank's time in MPI is complete: timeline and tables read the clock separately.
 const NEARLY_ALL: f64 = 0.95;
 
-/// Puts the timeline and what follows from it into the summary.
+/// Puts the timeline, and the waits measured from it, into the summary.
 pub fn put(timeline: &Timeline, summary: &mut Summary) {
     let known: HashMap<(String, u32), usize> =
         summary.ranks.iter().enumerate().map(|(place, rank)| ((rank.host.clone(), rank.pid), place)).collect();
@@ -76,7 +76,7 @@ pub fn put(timeline: &Timeline, summary: &mut Summary) {
     }
 }
 
-/// So that the parts add up to `whole`, which the tables know better: the timeline's calls may be some ticks shorter.
+/// Parts that add up to `whole`, the time in the tables: the timeline's calls may be some ticks shorter.
 fn split(waits: &FunctionWaits, whole: f64, sampled: bool) -> Split {
     let wait = waits.wait().min(whole);
     let off_core = waits.off_core.min(whole - wait);
@@ -116,7 +116,7 @@ mod tests {
         }
     }
 
-    /// Ranks 0 and 1 enter at 1000 and 3000, rank 2 at 9000; all leave at 9500. Then rank 0 receives what rank 1 sends late.
+    /// Ranks 0 and 1 enter at 1000 and 3000, rank 2 at 9000; all leave at 9500. Then rank 1 sends late to rank 0.
     #[test]
     fn waits_are_those_of_the_timeline_to_the_nanosecond_and_say_for_whom() {
         let mut ranks = [Lines::default(), Lines::default(), Lines::default()];

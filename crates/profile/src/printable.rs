@@ -1,12 +1,12 @@
-//! Names and paths in a profile are whatever a program or another host wrote: they must not drive a terminal, nor break a
-//! line of a table.
+//! Text of a profile without control characters. Names and paths are written by a program or another host: they must not
+//! drive a terminal, nor break a line of a table.
 
 pub use machine::printable;
 use machine::{Fault, Result};
 
 use crate::summary::Summary;
 
-/// All figures as JSON, in which control characters are escapes, also those that JSON would allow.
+/// All figures as JSON with all control characters escaped, also those that JSON allows.
 ///
 /// # Errors
 /// A figure cannot be written in JSON, which is a defect.
@@ -15,7 +15,7 @@ pub fn json(summary: &Summary) -> Result<String> {
     Ok(escaped(&text.map_err(|e| Fault::because("the summary", e, "report this as a defect"))?))
 }
 
-/// JSON with nothing in it that a terminal obeys.
+/// JSON with its control characters escaped, except newlines.
 pub(crate) fn escaped(json: &str) -> String {
     let mut text = String::with_capacity(json.len());
     for c in json.chars() {

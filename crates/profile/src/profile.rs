@@ -1,4 +1,4 @@
-//! All that one profiled run left behind.
+//! The files of one profiled run.
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
@@ -19,21 +19,21 @@ use timeline::Timeline;
 /// Seconds by which the clocks of hosts may differ.
 const CLOCKS_APART: f64 = 3600.0;
 
-/// A rank that cannot be looked for runs as long as it or its host's sampler wrote something within this time.
+/// A rank whose process cannot be checked is gone after this time without a write by the rank or its host's sampler.
 const QUIET: Duration = Duration::from_secs(600);
 
-/// A profile, with what is wrong with it said in `notes`.
+/// A profile, with its defects in `notes`.
 #[derive(Debug, Default)]
 pub struct Profile {
     pub folder: PathBuf,
     pub job: Job,
-    /// What tells each MPI_COMM_WORLD from the others. Programs that MPI_Comm_spawn started have one of their own.
+    /// The MPI_COMM_WORLDs; programs that MPI_Comm_spawn started have one of their own.
     pub worlds: Vec<World>,
     /// The ranks, by world, then by rank.
     pub ranks: Vec<Tables>,
     /// `None` where none was recorded.
     pub timeline: Option<Timeline>,
-    /// What could not be read, is missing or was dropped, and why.
+    /// Data that could not be read, is missing or was dropped, with the reason.
     pub notes: Vec<String>,
 }
 
@@ -47,8 +47,8 @@ impl Profile {
     }
 
     /// # Errors
-    /// `folder` is none that `plimsoll profile` made. Files in it that are damaged are left out, and named in the notes; so
-    /// are those that are shown although what is in them does not agree.
+    /// `folder` is not one that `plimsoll profile` made. Damaged files are no error: the notes name them, whether they are
+    /// left out, or shown although their contents disagree.
     pub fn open(folder: &Path) -> Result<Profile> {
         let mut profile = Profile::without_timeline(folder)?;
         match Timeline::open(folder) {
@@ -58,7 +58,7 @@ impl Profile {
         Ok(profile)
     }
 
-    /// The same, but for the timeline, which may be long.
+    /// As [`Profile::open`], without the timeline, which may be long.
     ///
     /// # Errors
     /// As [`Profile::open`].
@@ -86,12 +86,12 @@ impl Profile {
         let mut profile = Profile::without(job, ranks, missing);
         profile.folder = folder.to_path_buf();
         profile.notes.extend(notes);
-        last_seen::note(&mut profile);
+        last_seen::set_last_seen(&mut profile);
         Ok(profile)
     }
 
-    /// With what can be told from `here` of ranks that did not end in order, where nobody was left to write down how the job
-    /// ended, as after `kill -9`.
+    /// Adds which ranks are gone, as seen from `here`, where the job's end was not recorded, as after `kill -9` of the
+    /// profiler.
     pub fn seen_from(mut self, here: &crate::live::Here) -> Profile {
         let Profile { folder, job, ranks, notes, .. } = &mut self;
         let folder: &Path = folder;
@@ -116,7 +116,7 @@ impl Profile {
             };
             rank.gone = there.map_or_else(|| written().is_some_and(|ago| ago > QUIET), |there| !there);
         }
-        last_seen::note(&mut self);
+        last_seen::set_last_seen(&mut self);
         self
     }
 
@@ -125,19 +125,19 @@ impl Profile {
         Profile::without(job, ranks, Vec::new())
     }
 
-    /// The same, where the tables of others are there and cannot be read.
+    /// As [`Profile::of`]. `unread`: headers of ranks whose tables cannot be read.
     fn without(job: Job, ranks: Vec<Tables>, mut unread: Vec<Header>) -> Profile {
         let mut profile = Profile { notes: job.notes.clone(), job, ranks, ..Profile::default() };
         profile.share_clocks();
         profile.note_clocks();
-        profile.judge_doubts(&mut unread);
+        profile.note_or_drop_damaged_ranks(&mut unread);
         let unread = profile.sort_into_worlds(&unread);
         profile.note_what_is_missing(&unread);
         profile
     }
 
     /// # Errors
-    /// A rank left no tables: what is summed of all would be too little.
+    /// A rank left no tables: sums over all ranks would be too low.
     pub fn whole(&self) -> Result<()> {
         let expected: usize = self.worlds.iter().map(|world| world.size as usize).sum();
         if self.ranks.is_empty() || self.ranks.len() != expected {
@@ -148,7 +148,7 @@ impl Profile {
         Ok(())
     }
 
-    /// Between MPI_Init and MPI_Finalize, of the rank that takes longest. Programs that ran one after the other are added.
+    /// Time of the longest rank between MPI_Init and MPI_Finalize, summed over programs that ran one after the other.
     pub fn seconds(&self) -> f64 {
         let mut worlds = vec![(f64::INFINITY, f64::NEG_INFINITY, 0.0f64); self.worlds.len()];
         for rank in &self.ranks {
@@ -170,13 +170,13 @@ impl Profile {
         sum + longest
     }
 
-    /// Whether the run is over, as far as its files say.
+    /// Whether the run is over, according to its files.
     pub fn over(&self) -> bool {
         let has_ended = |rank: &Tables| rank.header.finalized != 0 || rank.header.ended != 0 || rank.gone;
         self.job.ended.is_some() || self.ranks.iter().all(has_ended)
     }
 
-    /// Ranks of one host count the same ticks, whose length the one that ran longest knows best.
+    /// Gives ranks of one host and clock the tick length of the rank that ran longest, which is the most accurate.
     fn share_clocks(&mut self) {
         let host = |rank: &Tables| (rank.header.boot, rank.header.clock);
         let mut best: HashMap<_, (u64, f64)> = HashMap::new();
@@ -208,8 +208,8 @@ impl Profile {
         }
     }
 
-    /// Tables that do not agree with themselves are shown with that said, but for what no rank can have done.
-    fn judge_doubts(&mut self, unread: &mut Vec<Header>) {
+    /// Notes ranks whose tables disagree, and leaves ranks with impossible figures out.
+    fn note_or_drop_damaged_ranks(&mut self, unread: &mut Vec<Header>) {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(u64::MAX, |since| since.as_nanos() as u64);
         let (notes, until) = (&mut self.notes, self.job.ended.unwrap_or(now));
         self.ranks.retain(|rank| {
@@ -223,7 +223,7 @@ impl Profile {
                 ));
             }
             let doubt = rank.doubt.as_deref();
-            if let Some(what) = impossible::by_its_time(rank, lived(header, until)) {
+            if let Some(what) = impossible::impossible_figure(rank, lived(header, until)) {
                 let damaged = doubt.map_or_else(String::new, |doubt| format!(" ({doubt})"));
                 notes.push(format!(
                     "left out: rank {}, {}: its tables are damaged{damaged}, and by them {what}. Next: profile the program \
@@ -243,7 +243,7 @@ impl Profile {
         });
     }
 
-    /// Returns the world and the rank of those that cannot be read. A world of which no tables are there is left out.
+    /// Returns world and rank of the `unread` headers. A world without readable tables is left out.
     fn sort_into_worlds(&mut self, unread: &[Header]) -> Vec<(usize, u32)> {
         let (worlds, places) = worlds::of(self.ranks.iter().map(|rank| &rank.header).chain(unread));
         let (own, of_unread) = places.split_at(self.ranks.len());
@@ -288,7 +288,7 @@ impl Profile {
     }
 }
 
-/// For how long a rank was there at most, in seconds, by its own clock or by the others'.
+/// Upper bound of a rank's lifetime, seconds: by its own clock, or by `until`, ns since 1970.
 fn lived(header: &Header, until: u64) -> f64 {
     let (from, to) = (header.started, header.latest);
     let own = to.monotonic.saturating_sub(from.monotonic);
@@ -307,14 +307,14 @@ pub fn ranges(numbers: impl IntoIterator<Item = u32>) -> String {
     runs(found)
 }
 
-/// The same of runs, each from its first to its last number.
+/// Runs, each `(first, last)`, as ranges.
 fn runs(runs: impl IntoIterator<Item = (u32, u32)>) -> String {
     let run = |(first, last): (u32, u32)| if first == last { first.to_string() } else { format!("{first}-{last}") };
     runs.into_iter().map(run).collect::<Vec<_>>().join(",")
 }
 
-/// The runs of numbers below `end` that are not among `numbers`, which rise. As many steps as there are numbers, however far
-/// apart they are: `end` may come from a damaged file.
+/// The runs of numbers below `end` that are missing in `numbers`, which rise. The time depends on the length of `numbers`
+/// alone, since `end` may come from a damaged file.
 fn gaps(numbers: impl Iterator<Item = u32>, end: u32) -> Vec<(u32, u32)> {
     let mut next = 0;
     let mut gaps = Vec::new();
@@ -342,7 +342,7 @@ mod tests {
         assert_eq!(gaps([1, 2, 5].into_iter(), 8), [(0, 0), (3, 4), (6, 7)]);
         assert_eq!(gaps([0, 1].into_iter(), 2), []);
         assert_eq!(gaps([9].into_iter(), 2), [(0, 1)]);
-        // A walk would take minutes.
+        // A walk over all numbers would take minutes.
         for _ in 0..1000 {
             assert_eq!(gaps([u32::MAX - 1].into_iter(), u32::MAX), [(0, u32::MAX - 2)]);
         }

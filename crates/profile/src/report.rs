@@ -1,5 +1,5 @@
-//! The tables of a profile: each column once, with its names, its unit and what its cells say. `csv_tables`, `terminal` and
-//! `page` write them, the first all columns that have a name there, the others those that they choose.
+//! The tables of a profile: each column once, with its names, unit and cells. `csv_tables` writes all columns that have a
+//! `field`; `terminal` and `page` write a choice of columns.
 
 use machine::Reading;
 
@@ -11,13 +11,13 @@ use crate::summary::{
 };
 
 pub struct Column<R> {
-    /// In a CSV file, with the unit; empty in no file.
+    /// Name in a CSV file, with the unit; empty where no file has the column.
     pub field: &'static str,
-    /// In tables for people.
+    /// Name in tables for people.
     pub name: &'static str,
-    /// What it is, where its name does not say it all.
+    /// The meaning of the column, where its name is not enough.
     pub title: &'static str,
-    /// What is missing where it is not there to read.
+    /// Name of a missing value in the list of absences; empty for columns that are not listed.
     pub missing: &'static str,
     pub cell: fn(&R) -> Value,
 }
@@ -26,19 +26,19 @@ pub enum Value {
     Nothing,
     Text(String),
     Whole(u64),
-    /// Ranks of a group; 0: there is none.
+    /// Ranks of a group; 0: no group.
     Group(u32),
     Bytes(u64),
     Number(Unit, f64),
     Read(Unit, Reading<f64>),
-    /// The share of what is no part of the whole.
+    /// The share of a function that is not part of the whole.
     Uncounted(f64),
 }
 
 #[derive(Clone, Copy, PartialEq)]
 pub enum Unit {
     Seconds,
-    /// Seconds, of so many in all.
+    /// Seconds, with the seconds of the whole.
     Part(f64),
     Share,
     Count,
@@ -79,12 +79,12 @@ fn list<T: ToString>(values: impl IntoIterator<Item = T>, between: &str) -> Valu
     text(values.into_iter().map(|value| value.to_string()).collect::<Vec<_>>().join(between))
 }
 
-/// What a rank sent another, by world; as in [`crate::summary::Matrix`].
+/// A world's place, and a cell of its [`crate::summary::Matrix`].
 pub type Pair = (usize, [u64; 6]);
 /// A function, its group, and its calls of a size.
 pub type OfSize = (String, u32, FunctionSize);
 
-/// A table: its columns in the order of its file, with field, name and title.
+/// A table: its columns in the order of the CSV file, with field, name and title.
 macro_rules! columns {
     ($table:ident: $row:ty, |$of:ident|
      $($column:ident $field:literal $name:literal $title:literal $(missing $missing:literal)? => $cell:expr;)*) => {

@@ -1,4 +1,4 @@
-//! Call sites, merged over threads and ranks although each process has its code elsewhere.
+//! Call sites, merged over threads and ranks, although each process has its code at other addresses.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -10,8 +10,8 @@ use crate::summary::{SiteSummary, ratio};
 use crate::symbols::{Symbols, hexadecimal};
 use crate::tables::Tables;
 
-/// For each number of a place its index in `summaries`.
-pub fn among(places: &Places, summaries: &[SiteSummary]) -> Vec<Option<usize>> {
+/// The index in `summaries` of each of `places`, by number.
+pub fn summary_index_of_places(places: &Places, summaries: &[SiteSummary]) -> Vec<Option<usize>> {
     let named = |(nth, of): (usize, &SiteSummary)| {
         ((of.module.clone(), of.build_id.clone(), of.offset, of.function.clone()), nth)
     };
@@ -52,7 +52,7 @@ pub fn sites(ranks: &[Tables], mpi: f64, started: Duration) -> Vec<SiteSummary> 
         }
     }
     let mut found: Vec<(Place, Merged)> = places.all.into_iter().zip(merged).collect();
-    // Neighbouring places share the symbols of a file.
+    // Places of one module are adjacent, so that its symbols are loaded once.
     found.sort_unstable_by_key(|(place, _)| *place);
     let mut summaries = Vec::with_capacity(found.len());
     for of_module in found.chunk_by(|a, b| a.0.module == b.0.module) {

@@ -1,4 +1,4 @@
-//! From what a run left behind to its figures.
+//! The summary of a profile: figures from the files of a run.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -21,12 +21,12 @@ use crate::tables::Tables;
 use crate::verdict::{Evidence, Verdict};
 
 impl Summary {
-    /// Judged by costs that are modelled.
+    /// The summary with a verdict by modelled costs.
     pub fn of(profile: &Profile) -> Summary {
         Summary::judged(profile, &Costs::modelled())
     }
 
-    /// Judged by what messages cost on the machine that it ran on.
+    /// The summary with a verdict by `costs`, those of messages on the machine of the run.
     pub fn judged(profile: &Profile, costs: &Costs) -> Summary {
         let model = Model::of(&profile.ranks);
         let ranks = ranks(profile, &model);
@@ -54,10 +54,10 @@ impl Summary {
             measured::put(timeline, &mut summary);
         }
         crate::cores::fill(profile, &mut summary);
-        // A file that cannot be read is met by each of those that read it.
+        // Each reader of an unreadable file adds the same note.
         let mut said = BTreeSet::new();
         summary.job.notes.retain(|note| said.insert(note.clone()));
-        // A rank that sleeps computes nothing.
+        // Samples separate computing from time blocked or off the core, which `totals` counts as computing.
         summary.totals.balance = balance(&summary.ranks, RankSummary::computing);
         summary.totals.split = Split::sum(summary.ranks.iter().map(|rank| &rank.split));
         summary.verdict = Some(Verdict::of(&Evidence::of(&summary), costs));
@@ -66,7 +66,7 @@ impl Summary {
 }
 
 impl Totals {
-    /// The totals of [`Summary::of`], by the ranks' tables alone.
+    /// Totals from the ranks' tables alone, without timeline and samples.
     pub fn of(profile: &Profile) -> Totals {
         totals(profile, &ranks(profile, &Model::of(&profile.ranks)))
     }
@@ -140,7 +140,7 @@ fn totals(profile: &Profile, ranks: &[RankSummary]) -> Totals {
     }
 }
 
-/// The mean over the greatest.
+/// Mean computing time over the greatest.
 fn balance(ranks: &[RankSummary], computing: fn(&RankSummary) -> f64) -> f64 {
     let all = || ranks.iter().map(computing);
     ratio(all().sum::<f64>(), ranks.len() as f64 * all().fold(0.0, f64::max))
@@ -170,13 +170,13 @@ fn rank_summary(rank: &Tables, model: &Model, over: bool) -> RankSummary {
         class_parts.add(divided);
     }
 
-    // Threads count what found no row, and know the call that they are in.
+    // A thread also counts calls that found no row, and has the call that it is in.
     let threads = || rank.threads.iter().map(|(_, thread)| thread);
     let all_ticks = threads().flat_map(|thread| thread.ticks).fold(0, u64::saturating_add);
     let all_calls = threads().map(|thread| thread.calls).fold(0, u64::saturating_add);
     let inside = threads().filter_map(|thread| {
         let id = u16::try_from(thread.inside.checked_sub(1)?).ok().map(record::functions::FunctionId)?;
-        // MPI_Finalize comes after the run that is divided here.
+        // MPI_Finalize is not part of the run.
         (header.finalized == 0).then_some((id, to.saturating_sub(thread.since.max(from))))
     });
     let inside: Vec<_> = inside.collect();
@@ -189,7 +189,7 @@ fn rank_summary(rank: &Tables, model: &Model, over: bool) -> RankSummary {
         let end = if thread.ended == 0 { to } else { thread.ended.clamp(from, to) };
         end - from
     });
-    // With a thread's place handed on to another, and while the tables are written, sums may run ahead.
+    // Sums may exceed the run where a thread's place is reused, and while the tables are being written.
     let thread_seconds = lives.map(|ticks| rank.seconds(ticks)).sum::<f64>().max(rank.seconds(to - from)).max(mpi);
     let spent = |names: &[&str]| {
         let of = |row: &&crate::tables::Calls| function(row.function).is_some_and(|f| names.contains(&f.name));

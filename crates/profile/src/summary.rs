@@ -155,13 +155,13 @@ impl Default for Split {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum State {
-    /// It called MPI_Finalize.
+    /// The process called MPI_Finalize.
     Finalized,
     /// The process ended in order without MPI_Finalize.
     Exited,
-    /// It called MPI_Abort.
+    /// The process called MPI_Abort.
     Aborted,
-    /// It ended in no order: a signal, or its host.
+    /// A signal ended the process, or its host failed.
     Killed,
     Running,
 }
@@ -248,24 +248,24 @@ pub struct RankSummary {
 }
 
 impl RankSummary {
-    /// Seconds off its core, outside MPI and, waiting for nobody, inside; `None` where that is not known.
+    /// Seconds off the core, outside MPI and, apart from `wait`, inside; `None` where unknown.
     pub fn off_core(&self) -> Option<f64> {
         Some(self.compute_off_core.value()? + self.split.off_core.value()?)
     }
 
-    /// Whether it was blocked outside MPI for so much of its time that a page says it.
+    /// Whether the rank was blocked outside MPI for more than 1 % of its time, which pages then show.
     pub fn stalls(&self) -> bool {
         self.outside.blocked.value().is_some_and(|seconds| *seconds > 0.01 * self.thread_seconds)
     }
 
-    /// Outside MPI and, as far as that is known, on its core: not stopped, not runnable while others had it, not blocked.
+    /// Seconds outside MPI and, as far as known, on the core: not stopped, not runnable without the core, not blocked.
     pub fn computing(&self) -> f64 {
         let part = |reading: &Reading<f64>| reading.value().copied().unwrap_or(0.0);
         (self.compute - part(&self.compute_off_core) - part(&self.outside.blocked)).max(0.0)
     }
 }
 
-/// 0 of nothing.
+/// `part` over `whole`; 0 where `whole` is 0.
 pub fn ratio(part: f64, whole: f64) -> f64 {
     if whole > 0.0 { part / whole } else { 0.0 }
 }

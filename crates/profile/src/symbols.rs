@@ -1,4 +1,4 @@
-//! From an address in a file of code to function, file and line.
+//! Function, file and line of an address in a file of code.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -20,8 +20,8 @@ pub struct Symbols {
     note: Option<String>,
 }
 
-/// The frames of one address, innermost first, since functions are inlined into others.
-pub struct Found {
+/// The frames of one address, innermost first: several where functions are inlined.
+pub struct ResolvedAddress {
     pub frames: Vec<Frame>,
     pub note: Option<String>,
 }
@@ -34,26 +34,26 @@ impl Symbols {
             return nothing("this is no file".into());
         }
         let path = Path::new(&module.path);
-        if let Err(why) = unchanged(path, module, started) {
+        if let Err(why) = check_same_file(path, module, started) {
             return nothing(why);
         }
         let file = match Loader::new(path) {
             Ok(file) => file,
             Err(error) => return nothing(format!("{} cannot be read: {error}", module.path)),
         };
-        let debug = kept_apart(&module.build_id).and_then(|path| Loader::new(path).ok());
+        let debug = separate_debug_file(&module.build_id).and_then(|path| Loader::new(path).ok());
         Symbols { file: Some(file), debug, note: None }
     }
 
     /// `after`: the return address of a call, relative to the file.
-    pub fn at(&self, after: u64) -> Found {
-        // The call is before its return address, which may belong to another line or even to another function.
+    pub fn at(&self, after: u64) -> ResolvedAddress {
+        // The call precedes its return address, which may belong to another line or even to another function.
         let address = after.wrapping_sub(1);
-        let Some(file) = &self.file else { return Found { frames: Vec::new(), note: self.note.clone() } };
+        let Some(file) = &self.file else { return ResolvedAddress { frames: Vec::new(), note: self.note.clone() } };
         for loader in self.debug.iter().chain([file]) {
             let frames = frames(loader, address);
             if frames.iter().any(|frame| frame.line.is_some()) {
-                return Found { frames, note: None };
+                return ResolvedAddress { frames, note: None };
             }
         }
         let symbol = self.debug.iter().chain([file]).find_map(|loader| loader.find_symbol_info(address));
@@ -61,14 +61,15 @@ impl Symbols {
             Some(symbol) => {
                 let name = demangle_auto(symbol.name().into(), None);
                 let name = format!("{name}+{:#x}", after - symbol.address().min(after));
-                Found {
+                ResolvedAddress {
                     frames: vec![Frame { name: Some(name), ..Frame::default() }],
                     note: Some("no line: the file has no debug information; compile with -g".into()),
                 }
             }
-            None => {
-                Found { frames: Vec::new(), note: Some("the file has neither symbols nor debug information".into()) }
-            }
+            None => ResolvedAddress {
+                frames: Vec::new(),
+                note: Some("the file has neither symbols nor debug information".into()),
+            },
         }
     }
 }
@@ -81,7 +82,7 @@ fn frames(loader: &Loader, address: u64) -> Vec<Frame> {
         let (file, line) = frame.location.map_or((None, None), |at| (at.file.map(str::to_owned), at.line));
         found.push(Frame { name, file, line });
     }
-    // Code of a compilation unit without a function's name still has its symbol.
+    // Code without a function's name in its debug information has the name of its symbol.
     if let Some(last) = found.last_mut()
         && last.name.is_none()
     {
@@ -90,8 +91,8 @@ fn frames(loader: &Loader, address: u64) -> Vec<Frame> {
     found
 }
 
-/// Fails unless the file is the same that the process had loaded.
-fn unchanged(path: &Path, module: &Module, started: Duration) -> Result<(), String> {
+/// Fails unless the file is the one that the process loaded.
+fn check_same_file(path: &Path, module: &Module, started: Duration) -> Result<(), String> {
     let unreadable = |error: std::io::Error| format!("{} cannot be read here: {error}", module.path);
     let metadata = fs::metadata(path).map_err(unreadable)?;
     // A profile may name any path, also a device or a pipe, which could block the reader.
@@ -121,7 +122,7 @@ fn unchanged(path: &Path, module: &Module, started: Duration) -> Result<(), Stri
 }
 
 /// The path at which distributions store the debug information of stripped files.
-fn kept_apart(build_id: &[u8]) -> Option<PathBuf> {
+fn separate_debug_file(build_id: &[u8]) -> Option<PathBuf> {
     let name = hexadecimal(build_id);
     let path = PathBuf::from(format!("/usr/lib/debug/.build-id/{}/{}.debug", name.get(..2)?, name.get(2..)?));
     path.exists().then_some(path)

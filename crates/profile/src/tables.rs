@@ -21,7 +21,7 @@ pub struct Tables {
     pub header: Header,
     /// Length of a tick, seconds.
     pub tick: f64,
-    /// Ticks when others last saw the rank; 0 where its own tables have the end.
+    /// Ticks at the last time, from samples or the job's end, at which the rank ran; 0 where its tables have the end.
     pub seen: u64,
     /// The process has ended without an orderly exit.
     pub gone: bool,
@@ -86,8 +86,8 @@ impl Tables {
         words(&self.header.host)
     }
 
-    /// The run between MPI_Init's return and MPI_Finalize's call, in ticks: `(from, to)`. Where MPI_Finalize was not
-    /// called, to the last moment at which the rank is known to have been there; where the profiler failed, to that moment.
+    /// The run in ticks, `(from, to)`: from MPI_Init's return to MPI_Finalize's call. Without that call the run ends at the
+    /// last known time of the rank; after a failure of the profiler, at the failure.
     pub fn run(&self) -> (u64, u64) {
         let header = &self.header;
         let from = if header.initialized == 0 { header.started.ticks } else { header.initialized };

@@ -79,7 +79,7 @@ pub fn rank_of(summary: &Summary, rank: &RankSummary) -> String {
     }
 }
 
-/// `0-3, 8`, of numbers in any order.
+/// Numbers, in any order, as ranges: `0-3, 8`.
 pub fn runs(numbers: impl IntoIterator<Item = u32>) -> String {
     let mut numbers: Vec<u32> = numbers.into_iter().collect();
     numbers.sort_unstable();
@@ -95,7 +95,7 @@ pub fn runs(numbers: impl IntoIterator<Item = u32>) -> String {
     runs.into_iter().map(text).collect::<Vec<_>>().join(", ")
 }
 
-/// A number that may be missing, short enough for a cell of a table; the reason is for its hover title.
+/// The text of a cell, and its hover title: the origin of a value, or the reason of a missing one.
 pub fn cell<T>(of: &Reading<T>, write: impl Fn(&T) -> String) -> (String, Option<String>) {
     match of {
         Reading::Measured(value) => (write(value), Some("measured".into())),

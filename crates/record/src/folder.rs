@@ -1,13 +1,13 @@
 //! The folder of a profile: the names of its files.
 //!
 //! ```text
-//! DIR/job.json                 the command, when it ran, how it ended, what was asked for
+//! DIR/job.json                 the command, its start and end, its status, the options of the profile
 //! DIR/ranks/HOST.PID.rank      the tables of a rank (`layout`)
-//! DIR/ranks/HOST.PID.K.trace   the timeline of its thread K, where asked for
-//! DIR/hosts/HOST.samples       what the cores of a host did, and its ranks, moment by moment
-//! DIR/hosts/placed             which rank is on which host, where delays are asked for by host
-//! DIR/hosts/HOST.PID.past      calls of MPI in a process that the recorder does not see ([`past`])
-//! DIR/hosts/BOOT.sampled       somebody samples the host whose present start is BOOT
+//! DIR/ranks/HOST.PID.K.trace   the timeline of its thread K, if requested
+//! DIR/hosts/HOST.samples       samples of a host's cores and ranks, moment by moment
+//! DIR/hosts/placed             the host of each rank, if delays depend on hosts
+//! DIR/hosts/HOST.PID.past      objects of a process whose calls of MPI bypass the recorder ([`past`])
+//! DIR/hosts/BOOT.sampled       mark of a sampler on the host whose present boot is BOOT
 //! ```
 
 use std::fs;
@@ -25,9 +25,9 @@ pub const PAST_SUFFIX: &str = "past";
 
 /// First words of the lines of a [`past_file`]; a file's path follows.
 pub mod past {
-    /// No call was recorded: functions are taken from this library of an MPI itself.
+    /// No call was recorded: functions are bound to this MPI library itself.
     pub const ALL: &str = "all";
-    /// Calls of this object were not recorded: it is bound to the MPI itself.
+    /// Calls of this object were not recorded: the object is bound to the MPI library itself.
     pub const SOME: &str = "some";
 }
 
@@ -39,7 +39,7 @@ pub mod variable {
     pub const TRACE: &str = "PLIMSOLL_PROFILE_TRACE";
     /// Most bytes of a rank's tables.
     pub const MEMORY: &str = "PLIMSOLL_PROFILE_MEMORY";
-    /// The plimsoll that samples the cores: the first rank of a host without a sampler starts it.
+    /// The plimsoll program that samples the cores, which the first rank of a host without a sampler starts.
     pub const SAMPLER: &str = "PLIMSOLL_PROFILE_SAMPLER";
     /// Delays injected into the program ([`crate::perturbation`]); unset or empty: none.
     pub const PERTURB: &str = "PLIMSOLL_PROFILE_PERTURB";

@@ -19,7 +19,7 @@ machine::named! {
         Exchange = "exchange",
         /// Begins an operation and returns.
         Post = "post",
-        /// Waits or asks for operations begun before.
+        /// Waits for operations begun before, or tests them.
         Completion = "completion",
         Probe = "probe",
         /// Makes, frees or cancels requests.
@@ -83,7 +83,7 @@ pub fn named(name: &str) -> Option<&'static Function> {
 
 /// A hash of the table; files carry it, so that no reader uses numbers of another table.
 pub fn digest() -> u64 {
-    // Computed at compile time: the table has 17 KB, and each glance at a rank asks for its hash.
+    // Computed at compile time: the table has 17 KB, and each glance at a rank needs its hash.
     const DIGEST: u64 = fnv(include_bytes!("functions.txt"));
     DIGEST
 }
@@ -120,7 +120,7 @@ fn parse(id: u16, line: &'static str) -> Option<Function> {
 pub const STARTUP: [&str; 3] = ["Init", "Init_thread", "Session_init"];
 pub const SHUTDOWN: [&str; 2] = ["Finalize", "Session_finalize"];
 
-/// Whether shares and totals include it: MPI_Init and MPI_Finalize are not part of the run between them.
+/// Whether shares and totals include a function: MPI_Init and MPI_Finalize are not part of the run between them.
 pub fn counted(id: FunctionId) -> bool {
     function(id).is_none_or(|function| !STARTUP.contains(&function.name) && !SHUTDOWN.contains(&function.name))
 }

@@ -6,7 +6,7 @@ use zerocopy::FromBytes;
 use crate::functions;
 use crate::layout::{COPY, DIRECTORY, Header, MAGIC, VERSION};
 
-/// Attempts at a header, both copies of which may be just being written when they are read.
+/// Attempts at a header, whose copies may be in the middle of a write when they are read.
 const ATTEMPTS: usize = 100;
 
 /// The header; `None` where the rank has not written it yet. `read` gives the file's first [`DIRECTORY`] bytes.

@@ -32,7 +32,7 @@ impl Default for Image {
 }
 
 impl Image {
-    /// Adds a region; `function` and `group` where its kind has them.
+    /// Adds a region; `function` and `group` count only for kinds that have them.
     pub fn region<T: IntoBytes + Immutable>(
         &mut self,
         kind: u16,

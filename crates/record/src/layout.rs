@@ -6,16 +6,16 @@
 //! DIRECTORY     REGIONS entries of Region: the first `header.regions` are in use
 //! FIRST_REGION  the regions, in any order, each at a multiple of PAGE
 //! ```
-//! Little endian. The rank keeps the file mapped and writes whole words with plain stores; a reader meanwhile sees each
-//! word as it was at some moment. A region's entry is complete before `header.regions` counts it, and `used` of a
-//! region grows after the records that it counts. Bytes that were never written are zero, so that an absent value is 0.
+//! Little endian. The rank keeps the file mapped and writes whole words with plain stores; a reader meanwhile loads each
+//! word as of some moment. A region's entry is complete before `header.regions` counts it, and `used` of a region grows
+//! after the records that it counts. Bytes that were never written are zero, so that an absent value is 0.
 //!
-//! How a reader tells damage from what is being written:
+//! Distinction of damage from unfinished writes:
 //! - Entries, sites' places, modules, phases, marks and members are written once; each has a seal and is counted after it.
 //!   Only a thread's present function and its begin are stored once: those of a killed rank are taken as found.
 //! - The header changes seldom. Its two copies are written one after the other: one of them is whole at any moment.
-//! - Counters change with every call, and a seal would cost each call. Instead each call is counted several times (by
-//!   class of size, of duration, by call site, by peer, by thread), in an order that tells which call is half counted
+//! - Counters change with every call, and a seal would cost time in each. Instead each call is counted several times (by
+//!   class of size, of duration, by call site, by peer, by thread), in an order that shows which call is half counted
 //!   ([`crate::rank`] has the sums that must agree).
 //! - A process that ends in order closes the file: from then on every region is sealed ([`contents_seal`]).
 
@@ -81,7 +81,7 @@ pub mod perturbed {
     pub const CUT: u32 = 4;
     /// The library could not read the perturbation: nothing was delayed.
     pub const UNREAD: u32 = 8;
-    /// The ranks are on other hosts than the library was told: nothing was delayed.
+    /// The ranks are on other hosts than the placement has: nothing was delayed.
     pub const MISPLACED: u32 = 16;
     /// There were more blocks than there is room for.
     pub const FULL: u32 = 32;
@@ -107,7 +107,7 @@ pub struct Dropped {
     pub communicators: u64,
     pub modules: u64,
     pub phases: u64,
-    /// Those of `peers` that went to processes outside of this MPI_COMM_WORLD, for which the matrix has no place.
+    /// Messages of `peers` to processes outside of this MPI_COMM_WORLD, for which the matrix has no place.
     pub outside: u64,
     /// Times that a file could not grow because of a full file system or a quota, not because of the profile's limit.
     pub storage: u64,

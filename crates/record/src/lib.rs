@@ -1,7 +1,7 @@
 //! Formats of profiles, for writers and readers.
 //!
 //! A profile is a [`folder`]: one file of tables for each rank ([`layout`], read by [`rank`]), which the rank keeps up
-//! to date while it runs, so that a crash loses nothing; where asked for, a timeline for each of its threads; and
+//! to date while it runs, so that a crash loses nothing; if requested, a timeline for each of its threads; and
 //! samples of each host's cores. [`functions`] is the list of the MPI functions that are recorded.
 //!
 //! Nothing here is unsafe, and no reader trusts a file.

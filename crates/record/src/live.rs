@@ -18,7 +18,7 @@ use crate::layout::{DIRECTORY, Header, Peer, REGIONS, Region, THREADS, Thread, k
 use crate::rank::{Calls, Rank};
 use crate::untrusted;
 
-/// A rank's file, held open: it stays readable however the rank ends.
+/// A rank's file, held open: the file stays readable however the rank ends.
 #[derive(Debug)]
 pub struct Live {
     file: File,
@@ -78,12 +78,12 @@ impl Live {
         Ok(live.begun()?.map(|_| live))
     }
 
-    /// Approximate memory that it takes, in bytes.
+    /// Approximate memory in use, in bytes.
     pub fn weight(&self) -> usize {
         self.threads.len() * size_of::<(u16, Thread)>() + size_of_val(&self.peers[..]) + self.calls.weight()
     }
 
-    /// Frees that memory: the rank is no longer followed.
+    /// Frees the memory of [`Live::weight`]: the rank is not followed any more.
     pub fn forget(&mut self) {
         (self.threads, self.calls, self.peers) = Default::default();
     }
@@ -283,7 +283,7 @@ mod tests {
         assert!(live.peers().is_err());
     }
 
-    /// The file is sparse: it claims more than it has on disk.
+    /// The file is sparse: its length exceeds its space on disk.
     #[test]
     fn no_more_is_read_than_the_bounds_say_however_long_the_file_is() {
         let folder = tempfile::tempdir().unwrap();

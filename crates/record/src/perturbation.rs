@@ -7,7 +7,7 @@ use std::str::FromStr;
 
 use machine::{Fault, Result};
 
-/// Longest delay, ns: peers wait 200 us before they ask for an acknowledgement.
+/// Longest delay, ns: peers wait 200 us before they request an acknowledgement.
 pub const LONGEST: f64 = 100_000.0;
 
 /// Greatest share of delays in the time since the rank began to record, for each thread.
@@ -20,7 +20,7 @@ pub struct Perturbation {
     pub send: Option<f64>,
     /// Delay after a receive is complete, ns.
     pub receive: Option<f64>,
-    /// Delay for each byte of such a message, ns, at the ends that are named; at the sender where none is.
+    /// Delay for each byte of a message, ns, at the ends with a delay (`send`, `receive`); without any, at the sender.
     pub byte: f64,
     /// Share by which the time between two calls grows.
     pub compute: f64,
@@ -41,13 +41,13 @@ pub enum Peers {
 }
 
 impl Perturbation {
-    /// The delay of a message of `bytes` before it begins, in nanoseconds; `None` where none is asked for.
+    /// The delay of a message of `bytes` before it begins, in nanoseconds; `None`: no delay.
     pub fn at_send(&self, bytes: u64) -> Option<f64> {
         let fixed = self.send.or_else(|| (self.byte > 0.0 && self.receive.is_none()).then_some(0.0))?;
         Some(fixed + self.byte * bytes as f64)
     }
 
-    /// The delay of a message of `bytes` once it is received, in nanoseconds; `None` where none is asked for.
+    /// The delay of a message of `bytes` once it is received, in nanoseconds; `None`: no delay.
     pub fn at_receive(&self, bytes: u64) -> Option<f64> {
         Some(self.receive? + self.byte * bytes as f64)
     }

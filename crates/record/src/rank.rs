@@ -49,7 +49,7 @@ pub struct Rank {
     pub header: Header,
     pub threads: BTreeMap<u16, Thread>,
     pub rows: Vec<Row>,
-    /// Call sites, each with the index of the thread that wrote it; several threads may have the same place.
+    /// Call sites, each with the index of its thread; several threads may have the same place.
     pub sites: Vec<(u16, Site)>,
     pub modules: Vec<Module>,
     /// Messages by rank of MPI_COMM_WORLD, all threads together. Empty where none were sent.
@@ -69,7 +69,7 @@ pub struct Rank {
 impl Rank {
     /// Reads a file. Refuses files that are no tables of a rank, of another version, cut off or damaged, with the reason.
     ///
-    /// Of a running rank only records in use are read, since most of the file is room for more.
+    /// Of a running rank only the records in use are read: most of the file is empty.
     pub fn open(path: &Path) -> Result<Rank> {
         let file = opened(path)?;
         Source::of(&file).and_then(Rank::from).map_err(|fault| fault.within(path.display()))
@@ -80,7 +80,7 @@ impl Rank {
         if file.length().map_err(unreadable)? > most {
             return Ok(None);
         }
-        Source::of(&Within { file, most }).and_then(Rank::from).map(Some)
+        Source::of(&BoundedFile { file, most }).and_then(Rank::from).map(Some)
     }
 
     /// As [`Rank::open`], for bytes in memory.
@@ -215,7 +215,7 @@ impl Read {
             kind::THREAD if is_closed => {
                 self.before.extend(records::<Thread>(bytes).map(|thread| (region.thread, thread)));
             }
-            // A thread that came later had counted nothing before.
+            // The totals of a thread that began later were 0.
             kind::THREAD => _ = self.before.entry(region.thread).or_default(),
             kind::ROW => {
                 let cells: Vec<Cell> = records(bytes).collect();
@@ -274,7 +274,7 @@ impl Read {
         let is_there = |record: &&[u8]| record.iter().any(|byte| *byte != 0);
         let (used, rest) = bytes.split_at((region.used as usize * size).min(bytes.len()));
         let there: Vec<&[u8]> = used.chunks_exact(size).filter(is_there).collect();
-        // One more record may be just being written.
+        // One more record may be in the middle of a write.
         let more = now.saturating_sub(region.used) as usize + 1;
         if there.len() < region.used as usize || rest.chunks_exact(size).skip(more).any(|record| is_there(&record)) {
             self.note("how many records a part of it has is not what it says".into());
@@ -351,12 +351,12 @@ impl Bytes for File {
 }
 
 /// A file of which at most `most` bytes are read, however it grows.
-struct Within<'a> {
+struct BoundedFile<'a> {
     file: &'a File,
     most: u64,
 }
 
-impl Bytes for Within<'_> {
+impl Bytes for BoundedFile<'_> {
     fn length(&self) -> io::Result<u64> {
         Ok(self.file.length()?.min(self.most))
     }
@@ -483,7 +483,7 @@ impl<'a> Source<'a> {
     }
 }
 
-/// Why a rank's file is left out, with the rank where the header is intact.
+/// Reason why a rank's file is left out, with the rank where the header is intact.
 pub fn left_out(file: &Path, fault: &Fault) -> String {
     match placed(file) {
         Some(header) => {

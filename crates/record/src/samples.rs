@@ -1,4 +1,4 @@
-//! Samples of a host: its cores, and the ranks on them, moment by moment on one clock.
+//! Samples of a host: its cores and their ranks, moment by moment on one clock.
 //!
 //! ```text
 //! MAGIC  VERSION (u32)  frame*         frame: length, kind, contents, seal (u32) of kind and contents
@@ -8,7 +8,7 @@
 //! a moment has what changed since the last: most totals grow by little, and an idle core takes no byte. A file that
 //! was cut off is read up to its last whole frame, a damaged one up to the damage.
 //!
-//! Work is sampled often; load, which the kernel knows only to some ms or is slow to tell, less often.
+//! Work is sampled often; load, which the kernel counts in steps of some ms or is slow to return, less often.
 
 mod frame;
 mod power;
@@ -35,7 +35,7 @@ pub const VERSION: u32 = 2;
 #[derive(Debug, Clone, PartialEq)]
 pub struct Head {
     pub host: String,
-    /// Identifier of the host's present boot, as the kernel gives it. It is that of the ranks that are sampled here.
+    /// Identifier of the host's present boot, as the kernel gives it; the ranks that are sampled here have the same.
     pub boot: String,
     /// Process number of the sampler.
     pub pid: u32,
@@ -85,15 +85,15 @@ impl Origins {
     }
 }
 
-/// Properties of the kernel's accounting that decide how ranks' time is told from other work. Files of earlier versions
-/// lack them.
+/// Properties of the kernel's accounting that decide how ranks' time is separated from other work. Files of earlier
+/// versions lack them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Accounting {
     /// Whether a thread's time includes the softirqs that interrupted it; `None`: not known.
     pub softirqs_charged: Option<bool>,
     /// Whether a thread's time includes time that a hypervisor stole.
     pub stolen_charged: Option<bool>,
-    /// Threads of cores with several, each with the first thread of its core.
+    /// Logical CPUs of cores with several, each with the first of its core.
     pub threads: Vec<(u32, u32)>,
 }
 
@@ -135,7 +135,7 @@ series::totals! {
         ticks: [12],
     }
 
-    /// How often a thread of a rank left its core.
+    /// Context switches of a thread of a rank.
     ThreadLoad: 4 {
         /// Times that it waited.
         voluntary,
@@ -164,7 +164,7 @@ series::totals! {
         interval: absolute,
     }
 
-    /// How long a thread of a rank was stopped, as far as looks found. Missing where its state cannot be read.
+    /// Time for which a thread of a rank was stopped, as far as looks found. Missing where its state cannot be read.
     ThreadStop: 8 {
         /// Stopped by a signal or a debugger, ns.
         stopped,
@@ -176,19 +176,19 @@ series::totals! {
         cpu,
     }
 
-    /// The clock of a core. Missing where the kernel does not tell it.
+    /// The clock of a core. Missing where the kernel does not give it.
     CoreClock: 11 {
         hertz: absolute,
     }
 
-    /// How long a thread of a rank ran on a core. Files of earlier versions lack it.
+    /// Time for which a thread of a rank ran on a core. Files of earlier versions lack it.
     ThreadRan: 12 {
         /// Running time, ns.
         ran,
     }
 
-    /// How long a thread of a rank was blocked (neither running nor runnable nor stopped), as far as looks found. Files
-    /// of earlier versions lack it.
+    /// Time for which a thread of a rank was blocked (neither running nor runnable nor stopped), as far as looks found.
+    /// Files of earlier versions lack it.
     ThreadBlocked: 13 {
         /// Blocked outside of MPI, ns.
         outside,
@@ -202,7 +202,7 @@ series::totals! {
         storage,
     }
 
-    /// How long a thread of a rank was runnable while others had its core. Missing where the kernel does not count it.
+    /// Time for which a thread of a rank was runnable while others had its core. Missing where the kernel does not count it.
     ThreadDelay: 9 {
         /// Time runnable, ns.
         delayed,

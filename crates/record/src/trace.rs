@@ -2,21 +2,21 @@
 //!
 //! ```text
 //! 0                    Header
-//! size_of::<Header>()  blocks, one after the other: a word that says how long it is and seals it ([`block`]), then calls
+//! size_of::<Header>()  blocks, one after the other: a word with length and seal ([`block`]), then calls
 //! ```
-//! The last block may be open: its calls go on until a byte 0 or the end, and nothing seals them yet.
+//! The last block may be open: its calls go on until a byte 0 or the end, and are not sealed.
 //!
 //! The shape of a call (function, call site, communicator, peer, tag, bytes, the requests it completes as distances back) recurs
 //! in nearly every program, so writer and reader both keep the recent shapes, and the successor of each. A call is then
 //! ```text
 //! 1 byte       how its shape is given (2 bits), the lengths of gap and duration (3 bits each)
-//! 0, 2, 5..    nothing: it is the one that followed last time; its place among those kept; or what differs from the last
-//!              shape of the same function, by exclusive or
+//! 0, 2, 5..    nothing for the shape that followed last time; its index among those kept; or its difference (exclusive
+//!              or) from the last shape of the same function
 //! 0..8         the gap since the last call, in units of `1 << shift` ticks
 //! 0..8         the duration, in the same units
-//! ..           requests that do not follow each other, and what receives from anywhere got
+//! ..           requests that do not follow each other, and messages that receives with a wildcard got
 //! ```
-//! Every call can be decoded once it is written, so that what a killed process leaves is good up to its last whole call.
+//! Every call can be decoded once it is written: the file of a killed process is good up to its last whole call.
 
 pub mod block;
 mod decoder;
@@ -117,7 +117,7 @@ pub struct Call {
     pub source: i32,
     pub source_tag: i32,
     pub source_bytes: u64,
-    /// Time of entry in ticks. An entry before the thread's last call has left, by the counter, is moved to that moment.
+    /// Time of entry in ticks. An entry before the end of the thread's last call, by the counter, is moved to that end.
     pub entered: u64,
     pub left: u64,
 }

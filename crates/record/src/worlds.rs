@@ -1,7 +1,7 @@
 //! Grouping of ranks by MPI_COMM_WORLD.
 //!
-//! The launcher's name of a job distinguishes launches. A script that it starts for each rank may run several MPI
-//! programs one after the other: then one name has each rank several times.
+//! The launcher's name of a job distinguishes launches. A script for each rank may run several MPI programs one after the
+//! other: then one name has each rank several times.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +12,7 @@ use crate::layout::{Header, words};
 /// One MPI_COMM_WORLD of a job.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct World {
-    /// The launcher's name for it; programs after the first of a launch have their number added.
+    /// The launcher's name of the world; programs after the first of a launch have their number added.
     pub name: String,
     /// Number of its ranks, some of which may have left no file.
     pub size: u32,
@@ -34,7 +34,7 @@ pub fn named(worlds: &[World], place: usize) -> String {
 
 /// # Errors
 /// There is no world of this number.
-pub fn there(worlds: &[World], place: usize) -> Result<()> {
+pub fn check_world(worlds: &[World], place: usize) -> Result<()> {
     if place < worlds.len() {
         return Ok(());
     }
@@ -139,8 +139,8 @@ mod tests {
         assert_eq!(names, [("v", program("c"), 2), ("w", program("a"), 2), ("w, program 2", program("b"), 2)]);
         assert_eq!(places, [2, 1, 0, 2, 1]);
         assert_eq!(named(&worlds, 1), "world 1 of 3 (a)");
-        there(&worlds, 2).unwrap();
-        assert_eq!(there(&worlds, 3).unwrap_err().cause(), "the profile has 3 worlds: 0 (c), 1 (a), 2 (b)");
+        check_world(&worlds, 2).unwrap();
+        assert_eq!(check_world(&worlds, 3).unwrap_err().cause(), "the profile has 3 worlds: 0 (c), 1 (a), 2 (b)");
     }
 
     #[test]

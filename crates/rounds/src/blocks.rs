@@ -233,7 +233,7 @@ mod tests {
     use machine::Fault;
 
     use super::*;
-    use crate::contrast::{EQUALITY, Says};
+    use crate::contrast::{EQUALITY, Verdict};
 
     /// Two contenders, the first twice as fast; `distance` gives the cores' distance for each block, in ns, or its failure.
     struct Fake<F: FnMut(usize, u32) -> Result<u64>> {
@@ -308,7 +308,7 @@ mod tests {
                 let logarithms: Vec<f64> = ratio(of).iter().map(|ratio| ratio.ln()).collect();
                 Estimate::of(&logarithms, ERROR).map(|found| found.says(EQUALITY))
             };
-            group[1..].iter().any(|of| says(of) == Some(Says::CannotTell))
+            group[1..].iter().any(|of| says(of) == Some(Verdict::CannotTell))
         };
         let first = |group: Range<usize>, all: &[Series<f64>]| group.start > 0 || undecided(group, all);
         let (all, _) = conduct(&mut fake(|_, _| Ok(50)), &plan(&[2, 1]), first);

@@ -6,7 +6,7 @@ use machine::Nanoseconds;
 use serde::{Deserialize, Serialize};
 
 use crate::clocks::at_one_clock;
-use crate::contrast::{EQUALITY, ERROR, FIRST_LOOK, Says};
+use crate::contrast::{EQUALITY, ERROR, FIRST_LOOK, Verdict};
 use crate::cost::{cpu_per_message, softirqs_missing};
 use crate::estimate::Estimate;
 use crate::nearness::as_near;
@@ -112,13 +112,13 @@ impl Paired {
     pub fn standing(&self) -> Standing {
         let Some(estimate) = self.estimate() else { return Standing::Unclear };
         match estimate.says(EQUALITY) {
-            Says::Better => Standing::Better,
-            Says::Worse => Standing::Worse,
-            Says::Either => Standing::Equal,
-            Says::CannotTell if estimate.samples < FIRST_LOOK as usize => Standing::Unclear,
-            Says::CannotTell if estimate.low >= -EQUALITY.ln_1p() => Standing::NotWorse,
-            Says::CannotTell if estimate.high <= EQUALITY.ln_1p() => Standing::NotBetter,
-            Says::CannotTell => Standing::Unclear,
+            Verdict::Better => Standing::Better,
+            Verdict::Worse => Standing::Worse,
+            Verdict::Either => Standing::Equal,
+            Verdict::CannotTell if estimate.samples < FIRST_LOOK as usize => Standing::Unclear,
+            Verdict::CannotTell if estimate.low >= -EQUALITY.ln_1p() => Standing::NotWorse,
+            Verdict::CannotTell if estimate.high <= EQUALITY.ln_1p() => Standing::NotBetter,
+            Verdict::CannotTell => Standing::Unclear,
         }
     }
 }

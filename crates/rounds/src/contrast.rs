@@ -46,7 +46,7 @@ fn spent(error: f64, rounds: usize) -> f64 {
 
 /// The answer of an estimate, where differences below a margin do not count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Says {
+pub enum Verdict {
     Better,
     Worse,
     /// The two are within the margin of each other.
@@ -81,16 +81,16 @@ impl Estimate {
     }
 
     /// The answer; none before the first look.
-    pub fn says(&self, margin: f64) -> Says {
+    pub fn says(&self, margin: f64) -> Verdict {
         let margin = margin.ln_1p();
         // Few rounds do not show well how far the machine's state persists from one to the next.
         let small = if self.samples < FOR_SMALL { margin } else { 0.0 };
         match self {
-            Estimate { samples, .. } if *samples < FIRST_LOOK as usize => Says::CannotTell,
-            Estimate { low, high, .. } if *low > small && *high > margin => Says::Better,
-            Estimate { low, high, .. } if *high < -small && *low < -margin => Says::Worse,
-            Estimate { low, high, .. } if *low >= -margin && *high <= margin => Says::Either,
-            _ => Says::CannotTell,
+            Estimate { samples, .. } if *samples < FIRST_LOOK as usize => Verdict::CannotTell,
+            Estimate { low, high, .. } if *low > small && *high > margin => Verdict::Better,
+            Estimate { low, high, .. } if *high < -small && *low < -margin => Verdict::Worse,
+            Estimate { low, high, .. } if *low >= -margin && *high <= margin => Verdict::Either,
+            _ => Verdict::CannotTell,
         }
     }
 }
@@ -250,7 +250,7 @@ mod tests {
         let mut differences: Vec<f64> = (0..30).map(|n| 0.03 + 0.001 * f64::from(n * 7 % 5)).collect();
         differences[11] = -1.1;
         let estimate = Estimate::of(&differences, ERROR).unwrap();
-        assert!((estimate.middle - 0.032).abs() < 0.001 && estimate.says(EQUALITY) == Says::Better, "{estimate:?}");
+        assert!((estimate.middle - 0.032).abs() < 0.001 && estimate.says(EQUALITY) == Verdict::Better, "{estimate:?}");
     }
 
     #[test]
@@ -258,13 +258,13 @@ mod tests {
         let after =
             |samples, low: f64, high: f64| Estimate { middle: (low + high) / 2.0, low, high, samples }.says(0.02);
         let of = |low, high| after(FOR_SMALL, low, high);
-        assert_eq!(of(0.001, 0.03), Says::Better);
-        assert_eq!(of(-0.03, -0.001), Says::Worse);
-        assert_eq!(of(0.001, 0.01), Says::Either);
-        assert_eq!(of(-0.01, 0.019), Says::Either);
-        assert_eq!(of(-0.01, 0.03), Says::CannotTell);
-        assert_eq!([after(5, 0.4, 0.6), after(6, 0.001, 0.03)], [Says::CannotTell; 2]);
-        assert_eq!(after(6, 0.021, 0.03), Says::Better);
+        assert_eq!(of(0.001, 0.03), Verdict::Better);
+        assert_eq!(of(-0.03, -0.001), Verdict::Worse);
+        assert_eq!(of(0.001, 0.01), Verdict::Either);
+        assert_eq!(of(-0.01, 0.019), Verdict::Either);
+        assert_eq!(of(-0.01, 0.03), Verdict::CannotTell);
+        assert_eq!([after(5, 0.4, 0.6), after(6, 0.001, 0.03)], [Verdict::CannotTell; 2]);
+        assert_eq!(after(6, 0.021, 0.03), Verdict::Better);
         assert_eq!((Estimate::of(&[], ERROR), Estimate::of(&[0.1], ERROR)), (None, None));
     }
 

@@ -10,6 +10,7 @@ pub mod blocks;
 pub mod bound;
 pub mod clocks;
 pub mod comparison;
+pub mod conformal;
 pub mod contrast;
 pub mod cost;
 pub mod estimate;

@@ -24,7 +24,7 @@ use runtime::assembly::{self, Assembly};
 use runtime::draft::{Draft, build, draft};
 use runtime::ground::Ground;
 use runtime::layout::Knowledge;
-use runtime::measured::{Build, Told, nothing, work_at};
+use runtime::measured::{Build, SourcedInterval, nothing, work_at};
 use runtime::objective::Objective;
 use runtime::site::core::Protection;
 use runtime::{Catalogue, costs, grounds};
@@ -321,7 +321,7 @@ fn compare(
     let (costs, _) = costs::known()?;
     let earlier = |of: &Build, quantity: &str| {
         let work = works.get(&(of.offcode.clone(), quantity.to_owned()))?;
-        Some(Told { interval: Interval::exactly(*work), how: "this example".into() })
+        Some(SourcedInterval { interval: Interval::exactly(*work), how: "this example".into() })
     };
     let mut page = format!("{rate} messages a second; the application alone takes {:.2} millicores\n", idle.1 * 1e3);
     let mut near = true;

@@ -10,7 +10,7 @@ use placement::layout::{Candidate, Crossing, Layout, Load, Place, SiteIndex, Tie
 
 use crate::closure::{Closure, Member};
 use crate::ground::Ground;
-use crate::measured::{Build, Earlier, RATE, Told, rate_on, work_at};
+use crate::measured::{Build, Earlier, RATE, SourcedInterval, rate_on, work_at};
 use crate::objective::{Objective, known};
 use crate::possible::{self, BodyAt, Origin, Side, Why};
 
@@ -89,17 +89,20 @@ impl<'a> Knowledge<'a> {
 
     /// What an offcode takes for a message at a ground: as it was measured there, or with the same body at another site of
     /// this host, or else as its manifest states it, with what a call of the body takes.
-    fn work(&self, member: &Member, grounds: &[Ground], at: usize, target: &Target, body: BodyKind) -> Told {
+    fn work(&self, member: &Member, grounds: &[Ground], at: usize, target: &Target, body: BodyKind) -> SourcedInterval {
         let site = &grounds[at].site;
         let told = (self.build)(member, Some(site.kind())).and_then(|build| {
             let here = (self.earlier)(&build, &work_at(site))
-                .map(|told| Told { how: format!("measured: {}", told.how), ..told });
+                .map(|told| SourcedInterval { how: format!("measured: {}", told.how), ..told });
             here.or_else(|| {
                 let mut others = grounds.iter().map(|ground| &ground.site).filter(|other| other.kind().maps_memory());
                 let same = site.kind().maps_memory();
                 let found = others.find_map(|other| Some((other, (self.earlier)(&build, &work_at(other))?)));
                 let (other, told) = found.filter(|_| same)?;
-                Some(Told { interval: told.interval.widened(2.0), how: format!("measured at {other}: {}", told.how) })
+                Some(SourcedInterval {
+                    interval: told.interval.widened(2.0),
+                    how: format!("measured at {other}: {}", told.how),
+                })
             })
         });
         let told = told.unwrap_or_else(|| {
@@ -108,9 +111,9 @@ impl<'a> Knowledge<'a> {
                 Some(work) => format!("stated: its manifest says {work}, with a call of its {body} body, {entry}"),
                 None => format!("modelled: its manifest states no work; with a call of its {body} body, {entry}"),
             };
-            Told { interval: handling(target, body, self.costs), how }
+            SourcedInterval { interval: handling(target, body, self.costs), how }
         });
-        Told { interval: self.costs.placed(&Item::Work, told.interval), ..told }
+        SourcedInterval { interval: self.costs.placed(&Item::Work, told.interval), ..told }
     }
 }
 
@@ -119,9 +122,9 @@ impl<'a> Knowledge<'a> {
 pub struct Laid {
     pub layout: Layout,
     /// Core time for a message, by member and ground; `None`: it cannot be there.
-    pub works: Vec<Vec<Option<Told>>>,
+    pub works: Vec<Vec<Option<SourcedInterval>>>,
     /// Messages a second, by channel of the layout.
-    pub rates: Vec<Told>,
+    pub rates: Vec<SourcedInterval>,
     /// Stated traffic between members and the application.
     pub flows: Vec<Traffic>,
 }
@@ -158,7 +161,7 @@ pub fn lay_out(
     let given: Vec<FlowEnd> = flows.iter().filter(|flow| reached(flow)).map(|flow| flow.to).collect();
     flows.retain(|flow| reached(flow) || !given.contains(&flow.to));
     let wholes: Vec<Option<Build>> = members.iter().map(|member| (know.build)(member, None)).collect();
-    let told: Vec<Told> = flows.iter().map(|flow| rate(flow, &flows, &wholes, know)).collect();
+    let told: Vec<SourcedInterval> = flows.iter().map(|flow| rate(flow, &flows, &wholes, know)).collect();
     let app = grounds.iter().position(|ground| ground.site == Site::App);
     let mut application = None;
     let (mut given, mut sent) = (vec![0.0; members.len()], vec![0.0; members.len()]);
@@ -242,7 +245,7 @@ pub fn lay_out(
 
 /// Messages a second of one flow: as earlier runs counted them, or as they are stated. Calls out of band are counted
 /// together, and shared out as they are stated.
-fn rate(flow: &Traffic, flows: &[Traffic], wholes: &[Option<Build>], know: &Knowledge) -> Told {
+fn rate(flow: &Traffic, flows: &[Traffic], wholes: &[Option<Build>], know: &Knowledge) -> SourcedInterval {
     let stated = |flow: &Traffic| if flow.rate == 0 { UNKNOWN_RATE } else { flow.rate } as f64;
     let build = match flow.to {
         FlowEnd::Member(to) => wholes[to].as_ref(),
@@ -252,10 +255,10 @@ fn rate(flow: &Traffic, flows: &[Traffic], wholes: &[Option<Build>], know: &Know
     if let Some(told) = counted {
         let alike = flows.iter().filter(|other| (other.to, &other.channel) == (flow.to, &flow.channel));
         let share = stated(flow) / alike.map(stated).sum::<f64>();
-        return Told { interval: told.interval.times(share), how: format!("measured: {}", told.how) };
+        return SourcedInterval { interval: told.interval.times(share), how: format!("measured: {}", told.how) };
     }
     let how = if flow.rate == 0 { "assumed" } else { "stated" };
-    Told { interval: Interval::exactly(stated(flow)), how: how.to_owned() }
+    SourcedInterval { interval: Interval::exactly(stated(flow)), how: how.to_owned() }
 }
 
 fn produces(manifest: &Manifest) -> bool {

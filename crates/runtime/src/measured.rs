@@ -12,7 +12,7 @@ use crate::code::Code;
 
 /// A figure with its origin.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Told {
+pub struct SourcedInterval {
     pub interval: Interval,
     /// 'measured: 3 runs', 'stated: its manifest', 'modelled: ...'.
     pub how: String,
@@ -33,10 +33,10 @@ pub struct Build {
 }
 
 /// Looks up what earlier runs measured of a build, by a quantity in the words of this module.
-pub type Earlier<'a> = &'a dyn Fn(&Build, &str) -> Option<Told>;
+pub type Earlier<'a> = &'a dyn Fn(&Build, &str) -> Option<SourcedInterval>;
 
 /// The lookup where nothing was measured.
-pub fn nothing(_: &Build, _: &str) -> Option<Told> {
+pub fn nothing(_: &Build, _: &str) -> Option<SourcedInterval> {
     None
 }
 

@@ -2,7 +2,7 @@
 //! profile` ([`recording`]), so that what is tested is what users run.
 //!
 //! [`mpi::Mpi`] is an MPI of this machine with its compilers; [`place::Place`] a folder in which one test's processes work,
-//! one test at a time, and which they do not outlive; [`applications`] are programs that are not ours. [`slurm::Cluster`] is a
+//! one test at a time, and which they do not outlive; [`applications`] are programs that are not ours, [`programs`] ours. [`slurm::Cluster`] is a
 //! real Slurm of two nodes; [`unequal`] two ranks with unequal work beside other work.
 #![forbid(unsafe_code)]
 
@@ -12,6 +12,7 @@ pub mod conformance;
 pub mod job;
 pub mod mpi;
 pub mod place;
+pub mod programs;
 pub mod recording;
 pub mod remains;
 pub mod slurm;

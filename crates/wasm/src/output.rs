@@ -24,7 +24,7 @@ pub struct Allowed {
 
 /// The content of a checked output beside writes and log lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Said<'a> {
+pub struct OutputSummary<'a> {
     pub answer: Option<Answer<'a>>,
     pub worked: bool,
     /// Whether there is anything to write or to log.
@@ -44,8 +44,13 @@ pub enum Answer<'a> {
 /// # Errors
 /// A sentence about what the guest did wrong.
 #[inline]
-pub fn check<'a>(output: &'a [u8], allowed: Allowed, room: &mut [u32], peers: u32) -> Result<Said<'a>, String> {
-    let mut said = Said::default();
+pub fn check<'a>(
+    output: &'a [u8],
+    allowed: Allowed,
+    room: &mut [u32],
+    peers: u32,
+) -> Result<OutputSummary<'a>, String> {
+    let mut said = OutputSummary::default();
     for record in Records::of(output) {
         let (record, payload) = record.map_err(|malformed: Malformed| malformed.to_string())?;
         match Action::from_kind(record.kind) {

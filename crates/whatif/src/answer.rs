@@ -64,10 +64,10 @@ const SEED: u64 = 0x0051_1A11_0000_0007;
 /// A recorded program, or a schedule, under the costs of a machine.
 #[derive(Debug)]
 pub struct Program<'a> {
-    graph: &'a Graph,
+    pub(crate) graph: &'a Graph,
     costs: &'a Costs,
     /// The carriers of the recorded messages.
-    ways: Ways,
+    pub(crate) ways: Ways,
     buffer: Buffer,
     softirqs: Option<Softirqs>,
     /// Draws that fit the recording, the most likely first.
@@ -167,6 +167,17 @@ impl<'a> Program<'a> {
         by_fit.truncate(by_fit.partition_point(|(misfit, _)| *misfit <= best + FITS).max(FEWEST));
         program.draws = by_fit.into_iter().map(|(_, draw)| draw).collect();
         Ok(program)
+    }
+
+    /// The time of a recorded program without what recording took, ns, all costs in the middle of their intervals.
+    ///
+    /// # Errors
+    /// The errors of [`Program::new`].
+    pub fn unrecorded(graph: &Graph, costs: &Costs, ways: Ways) -> Result<f64> {
+        let draws = vec![drawn(0)];
+        let program =
+            Program { graph, costs, ways, buffer: Buffer::Unlimited, softirqs: None, draws, contradicted: false };
+        Ok(Base::of(&program, &program.draws[0])?.now as f64 / 1e3)
     }
 
     /// The recorded conditions; gaps still contain the softirqs.

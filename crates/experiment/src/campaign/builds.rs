@@ -1,4 +1,4 @@
-//! Whether the hosts of a store ran the same programs.
+//! Comparison of the builds that the hosts of a store ran.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,7 +7,7 @@ use machine::Result;
 use super::store::Store;
 
 impl Store {
-    /// What its hosts ran in several builds or versions, in words, a line each; none where all ran the same.
+    /// Programs with several builds or versions among the hosts: a sentence for each.
     ///
     /// # Errors
     /// The store cannot be read.

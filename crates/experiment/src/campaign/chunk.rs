@@ -1,4 +1,4 @@
-//! A study in chunks: what one job of a batch system runs. Points of a block stay together, and so do those that need the same.
+//! Chunks of a study, one for each job of a batch system. A chunk has whole blocks, all of the same needs.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use machine::{Hertz, Nanoseconds};
 
 use rounds::random::Random;
 
-/// What a job must be given for a point.
+/// Resources that a job must have for a point.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Needs {
     pub nodes: u32,
@@ -14,17 +14,17 @@ pub struct Needs {
     pub clock: Option<Hertz>,
 }
 
-/// The points of a block that are still to be run.
+/// The points of a block that have runs to come.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Block {
     pub needs: Needs,
-    /// Points, by their places in the file.
+    /// Indices of the points in the file.
     pub points: Vec<usize>,
-    /// Time that their runs take.
+    /// Expected time of their runs.
     pub takes: Nanoseconds,
 }
 
-/// What one job runs.
+/// Points that one job runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Chunk {
     pub needs: Needs,
@@ -32,16 +32,16 @@ pub struct Chunk {
     pub takes: Nanoseconds,
 }
 
-/// How large chunks are to be.
+/// Size of chunks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Size {
-    /// Chunks no longer than this, unless a single block is.
+    /// Longest time of a chunk, unless a single block takes longer.
     Within(Nanoseconds),
-    /// Number of chunks in all, at least one of each kind of job.
+    /// Approximate number of chunks in all, at least one for each kind of needs.
     About(u32),
 }
 
-/// Deals blocks out to chunks of about the same length, in an order by chance: no chunk has all of the slow values of an axis.
+/// Deals blocks in random order to chunks of about equal length, so that no chunk has all slow values of an axis.
 pub fn chunks(blocks: &[Block], size: Size, seed: u64) -> Vec<Chunk> {
     let mut kinds: BTreeMap<Needs, Vec<&Block>> = BTreeMap::new();
     for block in blocks {
@@ -64,7 +64,7 @@ pub fn chunks(blocks: &[Block], size: Size, seed: u64) -> Vec<Chunk> {
     all
 }
 
-/// The fewest chunks of which none is longer than `most`, or one a block.
+/// Few chunks, none longer than `most`; at most one for each block.
 fn within(needs: Needs, blocks: &[&Block], most: Nanoseconds) -> Vec<Chunk> {
     let sum: u64 = blocks.iter().map(|block| block.takes.0).sum();
     let mut count = sum.div_ceil(most.0.max(1)).max(1) as usize;
@@ -82,7 +82,7 @@ fn deal(needs: Needs, blocks: &[&Block], count: usize) -> Vec<Chunk> {
     let count = count.clamp(1, blocks.len().max(1));
     let mut chunks = vec![Chunk { needs, points: Vec::new(), takes: Nanoseconds(0) }; count];
     for block in blocks {
-        // Blocks may take no time that is known of.
+        // Blocks of unknown length have time 0: the number of points then decides.
         let least =
             chunks.iter_mut().min_by_key(|chunk| (chunk.takes, chunk.points.len())).expect("there is one at least");
         least.points.extend(&block.points);

@@ -1,4 +1,4 @@
-//! Carries a study file out: runs in rounds, in an order by chance, each committed before the next.
+//! Conduct of a study: runs in rounds, in random order, each committed before the next.
 
 use std::ops::ControlFlow;
 
@@ -9,32 +9,32 @@ use rounds::sitting::{End, Sitting, sit};
 use super::definition::Campaign;
 use super::simulated::{self, Simulator};
 use super::stop::settled;
-use super::store::{Done, Kept, Known, Outcome, Store};
+use super::store::{CountedRun, NewRun, Outcome, PointRuns, Store};
 use crate::cause::{Cause, Failure};
 use crate::observer::{Observer, Progress};
 use crate::patience;
 
-/// Time limit of a run where nothing is known of its point.
+/// Time limit of a run of a point without earlier runs.
 pub const FIRST_PATIENCE: Nanoseconds = Nanoseconds::of_seconds(24 * 3600);
 
-/// A point is left once the runs of it under which the machine changed, or a sensor stopped, are so many more than those that count.
+/// Excess of disturbed runs (clock changed or not set, sensor stopped) over runs that count at which a point is left out.
 const MOST_DISTURBED: usize = 6;
 
-/// Runs points. The real one starts processes.
+/// Runs points: by starting processes, or made up in tests.
 pub trait Runner {
-    /// Runs a point once with all that is around it, for `limit` at most.
+    /// Runs a point once, with its set-up, check and cleanup. The run itself takes at most `limit`.
     ///
     /// # Errors
-    /// Why the run does not count.
+    /// The reason why the run does not count.
     fn run(&mut self, campaign: &Campaign, point: usize, limit: Nanoseconds) -> Result<Outcome, Failure>;
 
-    /// The clock that the budget is counted by.
+    /// Time on the clock of the budget.
     fn now(&self) -> Nanoseconds;
 
     /// Wall clock, since the Unix epoch.
     fn wall(&self) -> Nanoseconds;
 
-    /// Why the programs are not what they were when the study began, where that is so.
+    /// A program that differs from the one at the start of the study, in words; `None` where none does.
     fn changed(&mut self) -> Option<String> {
         None
     }
@@ -43,41 +43,41 @@ pub trait Runner {
 /// Advice where a program has changed.
 pub const OTHER_BUILD: &str = "measure it into a store of its own (--store FILE): two builds are never averaged";
 
-/// Points to run, and for how long.
-pub struct Order<'a> {
+/// Points to run, with time limits.
+pub struct SessionPlan<'a> {
     pub campaign: &'a Campaign,
-    /// By point: whether it is to be run here.
+    /// By point: whether this session runs it.
     pub mine: Vec<bool>,
     /// Time for all sessions of the store.
     pub budget: Option<Nanoseconds>,
     /// Time for this session.
     pub sitting: Option<Nanoseconds>,
-    /// Whether to run again what was left.
+    /// Whether points that were left out run again.
     pub retry: bool,
-    /// Number of threads that simulate.
+    /// Number of threads for simulations.
     pub cores: usize,
 }
 
-/// Carries a study out from wherever its store stands, as the session that was begun there.
+/// Conducts a study from the state of its store on, as the store's current session.
 ///
 /// # Errors
-/// The store fails; a program was changed meanwhile; a node was lost, or the disk is full. What was finished is kept.
+/// The store fails; a program has changed; a node is lost; the disk is full. Finished runs stay in the store.
 pub fn conduct(
-    order: Order,
+    order: SessionPlan,
     store: &mut Store,
     (runner, simulator): (&mut dyn Runner, &dyn Simulator),
     observer: &mut dyn Observer,
     stop: &(dyn Fn() -> bool + Sync),
 ) -> Result<End> {
     let campaign = order.campaign;
-    store.enter(&campaign.points, &order.mine)?;
+    store.add_points(&campaign.points, &order.mine)?;
     let mut known = store.known(&campaign.points)?;
     if order.retry {
         known.iter_mut().for_each(|known| known.failures.clear());
     }
     let due: Vec<usize> = (0..campaign.points.len())
         .filter(|&point| order.mine[point] && is_simulated(campaign, point))
-        .filter(|&point| known[point].done.is_empty() && left_out(campaign, &known[point]).is_none())
+        .filter(|&point| known[point].done.is_empty() && final_failure(campaign, &known[point]).is_none())
         .collect();
     simulated::run(campaign, &due, store, (simulator, order.cores), runner.wall(), observer, stop)?;
     let (spent, began, here) = (store.spent()?, Nanoseconds(0), Nanoseconds(0));
@@ -88,8 +88,8 @@ pub(super) fn is_simulated(campaign: &Campaign, point: usize) -> bool {
     campaign.identity.is_simulated(&campaign.points[point].axes)
 }
 
-/// Why a point gets no more runs.
-pub fn left_out<'a>(campaign: &Campaign, known: &'a Known) -> Option<&'a Failure> {
+/// The failure after which a point gets no more runs; `None` where it may get more.
+pub fn final_failure<'a>(campaign: &Campaign, known: &'a PointRuns) -> Option<&'a Failure> {
     let mut of_point = 0;
     let mut round = None;
     let mut disturbed = 0;
@@ -107,24 +107,24 @@ pub fn left_out<'a>(campaign: &Campaign, known: &'a Known) -> Option<&'a Failure
     None
 }
 
-/// What a run of a point usually takes; of other points of its program, where it has none. `None`: nobody knows.
-pub fn usual(campaign: &Campaign, known: &[Known], point: usize) -> Option<Nanoseconds> {
+/// Median time of the runs of a point; without any, of the runs of its program at all points. `None`: there are no runs.
+pub fn usual(campaign: &Campaign, known: &[PointRuns], point: usize) -> Option<Nanoseconds> {
     let program = campaign.points[point].program;
     let of_program = || campaign.points.iter().zip(known).filter(|(point, _)| point.program == program);
     known[point].usual().or_else(|| patience::usual(of_program().flat_map(|(_, known)| known.took())))
 }
 
 struct Conducted<'a> {
-    order: Order<'a>,
+    order: SessionPlan<'a>,
     store: &'a mut Store,
     runner: &'a mut dyn Runner,
     observer: &'a mut dyn Observer,
     stop: &'a (dyn Fn() -> bool + Sync),
-    known: Vec<Known>,
+    known: Vec<PointRuns>,
     /// Time spent by all sessions, and by this one.
     spent: Nanoseconds,
     here: Nanoseconds,
-    /// When the run under way began.
+    /// Start of the present run.
     began: Nanoseconds,
     round: u32,
     left: usize,
@@ -139,7 +139,7 @@ struct Turn {
 
 impl Sitting for Conducted<'_> {
     type Turn = Turn;
-    /// A run that does not count is an outcome too: it is kept with its cause.
+    /// Start of the run on the wall clock, and its outcome. A failed run is stored with its cause.
     type Block = (Nanoseconds, Result<Outcome, Failure>);
 
     fn next_round(&mut self) -> Result<ControlFlow<End, Vec<Turn>>> {
@@ -188,18 +188,18 @@ impl Sitting for Conducted<'_> {
         if let Err(failure) = &mut outcome
             && (self.stop)()
         {
-            // The signal that ends this process reaches what it runs too.
+            // The signal that ends this process also reaches the processes of the run.
             *failure = Failure::new(Cause::Preempted, "the run was cut short; it is done again");
         }
         let spent = Nanoseconds(self.runner.now().0.saturating_sub(self.began.0));
         (self.spent, self.here) = (self.spent + spent, self.here + spent);
         self.left = self.left.saturating_sub(1);
         let Turn { point, round, place } = turn;
-        self.store.keep(&[Kept { point, round, place, started, outcome: outcome.clone() }], spent)?;
+        self.store.keep(&[NewRun { point, round, place, started, outcome: outcome.clone() }], spent)?;
         let words = || self.order.campaign.words(point);
         match outcome {
             Ok(Outcome { elapsed, values, note, .. }) => {
-                self.known[point].done.push(Done { session: self.store.session, round, elapsed, values });
+                self.known[point].done.push(CountedRun { session: self.store.session, round, elapsed, values });
                 note.into_iter().for_each(|note| self.observer.note(&format!("{}: {note}", words())));
             }
             Err(failure) => {
@@ -211,7 +211,7 @@ impl Sitting for Conducted<'_> {
                 if let Some(fault) = fatal {
                     return Err(fault);
                 }
-                if left_out(self.order.campaign, &self.known[point]).is_some() {
+                if final_failure(self.order.campaign, &self.known[point]).is_some() {
                     self.observer.note(&format!("{}: left; --retry runs it again", words()));
                 }
             }
@@ -224,7 +224,7 @@ impl Sitting for Conducted<'_> {
     }
 }
 
-/// No other run would do better here.
+/// The fault of a failure that every further run would have too.
 fn fatal(failure: &Failure) -> Fault {
     let next = match failure.cause {
         Cause::NodeLost => "run the same command on nodes that are up: it goes on where it stopped",
@@ -239,10 +239,10 @@ impl Conducted<'_> {
         let known = &self.known[turn.point];
         !is_simulated(campaign, turn.point)
             && !known.done.iter().any(|run| run.round == turn.round)
-            && left_out(campaign, known).is_none()
+            && final_failure(campaign, known).is_none()
     }
 
-    /// Whether it can be expected to end in time.
+    /// Whether a run of the point is expected to end within both budgets.
     fn fits(&self, point: usize) -> bool {
         let takes = usual(self.order.campaign, &self.known, point).unwrap_or(Nanoseconds(0));
         let within =

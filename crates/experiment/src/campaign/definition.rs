@@ -1,4 +1,4 @@
-//! What a study file defines: programs, the points at which they run, in which order and for how long.
+//! The definition of a study: programs, the points at which they run, order and time.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -21,27 +21,27 @@ pub struct Campaign {
     pub identity: Identity,
     /// Points in the file's order.
     pub points: Vec<Point>,
-    /// Points that are run side by side and on one host: each point is in one of them.
+    /// Blocks of points that run next to each other on one host; each point is in one block.
     pub blocks: Vec<Vec<usize>>,
     pub seed: u64,
     pub stop: Stop,
     /// Repetitions of a failed run before its point is left out.
     pub retries: u32,
-    /// What is asked for power, in the words of `plimsoll power`.
+    /// Sources of power to sample, in the words of `plimsoll power`.
     pub power: Vec<String>,
 }
 
-/// What makes it this study: results of another cannot be joined with its own.
+/// Identity of a study: only stores of equal identities can be merged.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Identity {
     pub name: String,
-    /// Words of `[set]`, as they were given.
+    /// Words of `[set]` by name.
     pub set: BTreeMap<String, String>,
     pub programs: Vec<Program>,
     pub figures: Vec<Figure>,
 }
 
-/// A program that is run at points.
+/// A program of the study.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Program {
     pub name: String,
@@ -52,13 +52,13 @@ pub struct Program {
     pub setup: Vec<Template>,
     pub check: Vec<Template>,
     pub cleanup: Vec<Template>,
-    /// What is read off its runs: an index into [`Identity::figures`], and where it is found.
+    /// Figures of its runs: index into [`Identity::figures`], and source.
     pub figures: Vec<(usize, Reading)>,
-    /// A run that takes longer is ended.
+    /// Time after which a run is ended.
     pub limit: Option<Nanoseconds>,
 }
 
-/// How a point is run.
+/// The work of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Work {
@@ -72,7 +72,7 @@ pub enum Work {
     Simulate { file: Template, replace: Vec<(String, Template)> },
 }
 
-/// How many ranks a program has.
+/// Number of ranks of a program.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Ranks {
@@ -81,7 +81,7 @@ pub enum Ranks {
     ANode(u64),
 }
 
-/// Where a figure is found.
+/// Source of a figure.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Reading {
@@ -90,7 +90,7 @@ pub enum Reading {
     /// Mean power of the machines over the run, and their energy.
     Watts,
     Joules,
-    /// Messages a second, bytes a second: of what is simulated.
+    /// Messages a second and bytes a second of a simulation.
     Messages,
     Bytes,
 }
@@ -100,28 +100,28 @@ pub enum Reading {
 pub struct Point {
     /// Index into [`Identity::programs`].
     pub program: usize,
-    /// All that is asked, the program's name included.
+    /// Values of all axes, the program's name among them.
     pub axes: Axes,
 }
 
-/// When enough is known.
+/// Conditions for the end of a study.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Stop {
-    /// Runs of each point: so many, or so many at most where an interval is asked for.
+    /// Runs of each point; with an interval, the most runs.
     pub repetitions: u32,
     pub interval: Option<Interval>,
     /// Time for all runs of a store.
     pub budget: Option<Nanoseconds>,
 }
 
-/// An interval that is asked for.
+/// Interval at whose width a point needs no more runs.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Interval {
     /// Index into [`Identity::figures`].
     pub figure: usize,
     /// Half the interval's width, as a share.
     pub half_width: f64,
-    /// Of the ratio to the point of the block with these axes, and not of a point's own mean.
+    /// Axes of the baseline: the interval is of the ratio to that point of the block. `None`: it is of a point's own mean.
     pub against: Option<Axes>,
 }
 
@@ -138,7 +138,7 @@ impl Identity {
         hash(self)
     }
 
-    /// How another differs from it, in words; `None` where it does not.
+    /// The first difference of `other`, in words; `None` where both are equal.
     pub fn difference(&self, other: &Identity) -> Option<String> {
         if self == other {
             return None;
@@ -204,9 +204,9 @@ impl std::fmt::Display for Shard {
 }
 
 impl Campaign {
-    /// Whether each point is in a shard: whole blocks, the same in every process.
+    /// By point: whether the shard has it. A shard has whole blocks, the same in every process.
     ///
-    /// Blocks are dealt out in an order that the seed draws, so that no shard gets all the slow values of an axis.
+    /// Blocks are dealt in an order drawn from the seed, so that no shard has all slow values of an axis.
     pub fn of_shard(&self, shard: Shard) -> Vec<bool> {
         let mut dealt: Vec<usize> = (0..self.blocks.len()).collect();
         Random::stream(self.seed, u64::MAX).shuffle(&mut dealt);
@@ -219,7 +219,7 @@ impl Campaign {
         mine
     }
 
-    /// Members of each block.
+    /// Number of points of each block.
     pub fn groups(&self) -> Vec<usize> {
         self.blocks.iter().map(Vec::len).collect()
     }
@@ -228,13 +228,13 @@ impl Campaign {
         &self.identity.programs[self.points[point].program]
     }
 
-    /// What sets a point apart from the others, in words.
+    /// The axes of a point, in words; the program is left out where the study has only one.
     pub fn words(&self, point: usize) -> String {
         let several = self.identity.programs.len() > 1;
         words(&self.points[point].axes, several)
     }
 
-    /// The point of a block that the others are held against.
+    /// The baseline of a block: the point with which the others are compared.
     pub fn baseline(&self, block: usize) -> Option<usize> {
         let against = self.stop.interval.as_ref()?.against.as_ref()?;
         let is = |point: &&usize| {
@@ -275,9 +275,9 @@ pub(super) fn blocks(points: &[Point], together: &[String]) -> Vec<Vec<usize>> {
     blocks
 }
 
-/// What a name in braces stands for at a point.
+/// Value of a name in braces at a point.
 pub fn known(identity: &Identity, point: &Point, name: &str) -> Option<Value> {
-    // `program` may be a word of [set], and is else the program's name.
+    // A word of [set] with the name `program` hides the program's name.
     if let Some(value) = identity.set.get(name) {
         return Some(Value::Text(value.clone()));
     }

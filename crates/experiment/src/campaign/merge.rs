@@ -1,4 +1,4 @@
-//! Joins stores of one study. Keys are of content, hence the order in which stores are joined, or how often, changes nothing.
+//! Merge of stores of one study. Keys follow from content, so the order and the number of merges do not matter.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -9,7 +9,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use super::store::Store;
 
-/// What joining added.
+/// Counts of a merge: rows added, and runs already there.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Joined {
     pub sessions: u64,
@@ -19,16 +19,16 @@ pub struct Joined {
     pub known: u64,
 }
 
-/// A table whose rows belong to a session and a point, and how many of its columns are its key.
+/// Tables whose rows belong to a session and a point: name, number of columns, number of key columns.
 const TABLES: [(&str, usize, usize); 2] = [("run", 12, 4), ("failure", 7, 5)];
 
 impl Store {
-    /// Takes in all that another store of this study holds.
+    /// Adds all rows of another store of this study.
     ///
     /// # Errors
-    /// It is of another study, with the reason; a run is in both and differs; one of them fails. Then nothing was taken in.
+    /// The other store is of another study; a run differs between the two; one of them fails. Then no row is added.
     pub fn join(&mut self, other: &Store) -> Result<Joined> {
-        other.is_of(&self.identity, "merge stores of one study file alone, each into a store of its own")?;
+        other.check_identity(&self.identity, "merge stores of one study file alone, each into a store of its own")?;
         let rows = other.database.try_to(Rows::read)?;
         let mut conflict = None;
         let joined = self.database.try_to(|c| {
@@ -49,7 +49,7 @@ impl Store {
     }
 }
 
-/// All rows of a store that is joined.
+/// All rows of a store.
 struct Rows {
     /// Row, key, and the other columns.
     sessions: Vec<(i64, String, Vec<Value>)>,
@@ -87,7 +87,7 @@ impl Rows {
             let mut find = c.prepare_cached("SELECT id FROM session WHERE key = ?1")?;
             let known: Option<i64> = find.query_row([&key], |row| row.get(0)).optional()?;
             if let Some(ours) = known {
-                // An earlier copy of the same session was charged less.
+                // Of two copies of a session the later one has more time spent.
                 c.prepare_cached("UPDATE session SET spent_ns = max(spent_ns, ?2) WHERE id = ?1")?
                     .execute(params![ours, others[SESSION_COLUMNS - 1]])?;
                 sessions.insert(theirs, ours);
@@ -145,10 +145,10 @@ fn words(value: &Value) -> String {
     }
 }
 
-/// Joins the stores at `inputs` into the one at `output`, which is made where it is not there. `seen` is told of each.
+/// Merges the stores at `inputs` into the one at `output`, which is created if missing. `seen` is called after each.
 ///
 /// # Errors
-/// As [`Store::join`]; the inputs before the one that fails were joined.
+/// As [`Store::join`]; the inputs before the one that fails stay merged.
 pub fn merge(output: &Path, inputs: &[impl AsRef<Path>], mut seen: impl FnMut(&Path, Joined)) -> Result<Store> {
     let subject = || format!("store {}", output.display());
     let Some(first) = inputs.first() else {
@@ -158,7 +158,7 @@ pub fn merge(output: &Path, inputs: &[impl AsRef<Path>], mut seen: impl FnMut(&P
             "name the stores of the shards after it",
         ));
     };
-    // What is there decides which study it is.
+    // The output decides the study; if it is empty, the first input does.
     let there = output.metadata().is_ok_and(|file| file.len() > 0);
     let identity = Store::read(if there { output } else { first.as_ref() })?.identity;
     let mut store = Store::open(output, &identity)?;

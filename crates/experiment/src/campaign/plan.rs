@@ -1,59 +1,59 @@
-//! What a study file would do, before it does it.
+//! The plan of a study before it runs.
 
 use machine::Nanoseconds;
 use rounds::order::turns;
 
-use super::conduct::{is_simulated, left_out};
+use super::conduct::{final_failure, is_simulated};
 use super::definition::{Campaign, Shard};
-use super::store::Known;
+use super::store::PointRuns;
 
-/// What is known of a study before it is run.
+/// The plan of a shard: states of points, order, number of runs and time.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Plan {
     pub shard: Shard,
-    /// By point: what is to become of it here.
+    /// By point: its state on this host.
     pub points: Vec<Planned>,
     /// The points of the first round, in their order.
     pub first_round: Vec<usize>,
     /// Runs that are done, and those to come at most.
     pub done: usize,
     pub to_come: usize,
-    /// Time that the runs to come take.
+    /// Expected time of the runs to come.
     pub expected: Expected,
-    /// Points that can be looked at only as long as the budget allows.
+    /// Time for all runs of the store; `None`: no limit.
     pub budget: Option<Nanoseconds>,
 }
 
-/// What becomes of a point.
+/// State of a point.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Planned {
     /// Number of runs at most.
     Runs(usize),
     Done,
-    /// Another shard has it.
+    /// The point is in another shard.
     Elsewhere,
-    /// Why it cannot run on this host.
+    /// The reason why the point cannot run on this host.
     Cannot(String),
-    /// Why it gets no more runs.
+    /// The reason why the point gets no more runs.
     Left(String),
 }
 
-/// How long the study takes.
+/// Expected time of a study.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Expected {
-    /// From runs of all points, or of some of each program.
+    /// Time by earlier runs; `of_all`: each point has runs of its own.
     Takes { time: Nanoseconds, of_all: bool },
-    /// Nothing was run of some program.
+    /// Some program has no earlier run.
     NotKnown,
 }
 
 impl Plan {
-    /// `cannot`: of each point, why it cannot run here. `usual`: how long a run of it takes, where that is known. Simulated
-    /// points are shared by `cores`.
+    /// `cannot`: by point, the reason why it cannot run here. `usual`: time of a run of a point, where known. Simulated
+    /// points are divided among `cores`.
     pub fn of(
         campaign: &Campaign,
         shard: Shard,
-        known: &[Known],
+        known: &[PointRuns],
         cannot: Vec<Option<String>>,
         usual: &dyn Fn(usize) -> Option<Nanoseconds>,
         cores: usize,
@@ -70,7 +70,7 @@ impl Plan {
                 (false, _) => Planned::Elsewhere,
                 _ if left == 0 || settled[point] => Planned::Done,
                 (_, Some(why)) => Planned::Cannot(why),
-                _ => match left_out(campaign, &known[point]) {
+                _ => match final_failure(campaign, &known[point]) {
                     Some(failure) => Planned::Left(failure.to_string()),
                     None => Planned::Runs(left),
                 },

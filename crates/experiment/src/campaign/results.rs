@@ -1,27 +1,27 @@
-//! What the runs of a study file gave, in columns that an analysis walks.
+//! Results of a study's runs, as an analysis reads them.
 
 use machine::{Hertz, Nanoseconds};
 use serde::{Deserialize, Serialize};
 
 use crate::axes::Axes;
 
-/// What is read off a run.
+/// A quantity that each run gives.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Figure {
-    /// `time`, or as the file names it; `watts` and `joules` are the machine's over the run.
+    /// `time`, or the file's name for it; `watts` and `joules` are those of the machine over the run.
     pub name: String,
     pub unit: String,
     pub more_is_better: bool,
 }
 
-/// One run that came to its end and is to be counted.
+/// A finished run that counts.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Run {
     /// Index into [`Results::points`].
     pub point: u32,
     /// Index into [`Results::hosts`].
     pub host: u32,
-    /// Runs of one host and round met the same machine.
+    /// Round on the host. Runs of one host and round can be compared.
     pub round: u32,
     /// Wall clock at the start, since the Unix epoch.
     pub started: Nanoseconds,
@@ -37,10 +37,10 @@ pub struct Run {
 pub struct Results {
     pub figures: Vec<Figure>,
     pub points: Vec<Axes>,
-    /// Points that are simulated, by their index: the same run every time. Those without an entry are measured.
+    /// By point: whether it is simulated, with the same result in every run. Points without an entry are measured.
     pub simulated: Vec<bool>,
     pub hosts: Vec<String>,
     pub runs: Vec<Run>,
-    /// Points or runs that failed, with the cause: never averaged in.
+    /// Failed runs, each with the index of its point and the cause. Means leave them out.
     pub failures: Vec<(u32, String)>,
 }

@@ -1,4 +1,4 @@
-//! Points that are simulated: each once, since the same file gives the same run, on all cores at once.
+//! Simulated points. Each is simulated once, since a simulation is deterministic, and all cores take part.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
@@ -7,11 +7,11 @@ use std::time::Instant;
 use machine::{Nanoseconds, Result, count};
 
 use super::definition::Campaign;
-use super::store::{Kept, Outcome, Store};
+use super::store::{NewRun, Outcome, Store};
 use crate::cause::Failure;
 use crate::observer::{Observer, Progress};
 
-/// Commits at once as many as came in meanwhile, and no more than this.
+/// Most outcomes in one commit.
 const MOST_AT_ONCE: usize = 512;
 
 /// Simulates points. Called by several threads at once.
@@ -19,14 +19,14 @@ pub trait Simulator: Sync {
     /// The study's figures at a point.
     ///
     /// # Errors
-    /// Why the point cannot be simulated.
+    /// The reason why the point cannot be simulated.
     fn simulate(&self, campaign: &Campaign, point: usize) -> Result<Vec<Option<f64>>, Failure>;
 }
 
-/// Simulates these points with so many threads, and commits what they give.
+/// Simulates the points `due` on `cores` threads and commits their outcomes.
 ///
 /// # Errors
-/// The store fails: what was committed stays.
+/// The store fails. Committed outcomes stay.
 pub(super) fn run(
     campaign: &Campaign,
     due: &[usize],
@@ -39,7 +39,7 @@ pub(super) fn run(
     let (next, began) = (AtomicUsize::new(0), Instant::now());
     let since = || Nanoseconds(began.elapsed().as_nanos() as u64);
     std::thread::scope(|scope| {
-        let (sender, receiver) = mpsc::sync_channel::<Kept>(2 * MOST_AT_ONCE);
+        let (sender, receiver) = mpsc::sync_channel::<NewRun>(2 * MOST_AT_ONCE);
         for _ in 0..cores.clamp(1, due.len().max(1)) {
             let (sender, next) = (sender.clone(), &next);
             scope.spawn(move || {
@@ -48,8 +48,8 @@ pub(super) fn run(
                     let found = simulator.simulate(campaign, point);
                     let elapsed = Nanoseconds(since().0 - from.0);
                     let outcome = found.map(|values| Outcome { elapsed, values, ..Outcome::default() });
-                    let kept = Kept { point, round: 0, place: point as u32, started: wall + from, outcome };
-                    // Nobody takes any more where the store failed.
+                    let kept = NewRun { point, round: 0, place: point as u32, started: wall + from, outcome };
+                    // The receiver is gone: the store has failed.
                     if sender.send(kept).is_err() {
                         return;
                     }
@@ -64,7 +64,7 @@ pub(super) fn run(
             let now = since();
             store.keep(&several, Nanoseconds(now.0 - charged.0))?;
             (charged, done) = (now, done + several.len());
-            for Kept { point, outcome, .. } in &several {
+            for NewRun { point, outcome, .. } in &several {
                 if let Err(failure) = outcome {
                     observer.note(&format!("{}: {failure}", campaign.words(*point)));
                 }

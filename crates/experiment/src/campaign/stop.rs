@@ -1,14 +1,14 @@
-//! Whether enough is known of a point.
+//! The stopping rule: whether a point needs more runs.
 
 use rounds::contrast::{ERROR, looks};
 use rounds::estimate::Estimate;
 
 use super::definition::{Campaign, Interval};
-use super::store::Known;
+use super::store::PointRuns;
 
-/// The points that need no more runs. What is asked of a mean or a ratio is looked at after 6, 8, 12, 18 .. runs alone, with
-/// intervals that hold however often that is.
-pub fn settled(campaign: &Campaign, known: &[Known]) -> Vec<bool> {
+/// By point: whether it needs no more runs. The interval of its mean or ratio is tested only after 6, 8, 12, 18 .. runs,
+/// with an error that all tests share.
+pub fn settled(campaign: &Campaign, known: &[PointRuns]) -> Vec<bool> {
     let Some(interval) = &campaign.stop.interval else { return vec![false; known.len()] };
     let mut settled = vec![false; known.len()];
     for (nth, block) in campaign.blocks.iter().enumerate() {
@@ -19,7 +19,7 @@ pub fn settled(campaign: &Campaign, known: &[Known]) -> Vec<bool> {
                 for point in others() {
                     settled[point] = is_narrow(&ratios(&known[point], &known[baseline], interval), interval);
                 }
-                // It goes on as long as any of them does.
+                // The baseline runs as long as any other point of its block.
                 settled[baseline] = others().all(|point| settled[point]);
             }
         }
@@ -28,15 +28,15 @@ pub fn settled(campaign: &Campaign, known: &[Known]) -> Vec<bool> {
 }
 
 /// Logarithms of a point's own figures, by round.
-fn own(known: &Known, interval: &Interval) -> Vec<f64> {
+fn own(known: &PointRuns, interval: &Interval) -> Vec<f64> {
     let values = known.done.iter().filter_map(|run| run.values.get(interval.figure).copied().flatten());
     values.map(f64::ln).collect()
 }
 
-/// Logarithms of the ratios to the baseline's, of rounds that both have.
-fn ratios(known: &Known, baseline: &Known, interval: &Interval) -> Vec<f64> {
-    let value = |run: &super::store::Done| run.values.get(interval.figure).copied().flatten();
-    let ratio = |run: &super::store::Done| {
+/// Logarithms of the ratios to the baseline, in the rounds that both have.
+fn ratios(known: &PointRuns, baseline: &PointRuns, interval: &Interval) -> Vec<f64> {
+    let value = |run: &super::store::CountedRun| run.values.get(interval.figure).copied().flatten();
+    let ratio = |run: &super::store::CountedRun| {
         let beside = baseline.done.iter().find(|other| (other.session, other.round) == (run.session, run.round))?;
         Some((value(run)? / value(beside)?).ln())
     };

@@ -1,5 +1,5 @@
-//! The store of a study file's runs: each is committed before the next one starts. Its keys are of content, so that stores of
-//! several machines can be joined.
+//! The store of a study's runs: each run is committed before the next one starts. Keys follow from content, so that stores
+//! of several machines can be merged.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
@@ -79,9 +79,9 @@ CREATE TABLE failure (
 pub struct Store {
     pub(super) database: Database,
     pub(super) identity: Identity,
-    /// Rows of the points that were entered, by their place in the file.
+    /// Row numbers of the entered points, by index in the file.
     rows: Vec<Option<i64>>,
-    /// The session that was begun last.
+    /// Row number of the current session.
     pub(super) session: Option<i64>,
 }
 
@@ -96,7 +96,7 @@ pub struct Session {
     pub nodes: String,
     pub programs: BTreeMap<String, String>,
     pub started: Nanoseconds,
-    /// Tells sessions apart that started at once on one host.
+    /// Process number, which distinguishes sessions of one host with the same start.
     pub process: u32,
 }
 
@@ -107,10 +107,10 @@ impl Session {
     }
 }
 
-/// One run to keep.
+/// A run to store.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Kept {
-    /// The point's place in the file.
+pub struct NewRun {
+    /// Index of the point in the file.
     pub point: usize,
     pub round: u32,
     /// Place within the round.
@@ -120,7 +120,7 @@ pub struct Kept {
     pub outcome: std::result::Result<Outcome, Failure>,
 }
 
-/// What a run gave.
+/// Figures and conditions of a finished run.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Outcome {
     pub elapsed: Nanoseconds,
@@ -128,25 +128,25 @@ pub struct Outcome {
     pub cpu: Option<Nanoseconds>,
     /// A value for each of the study's figures.
     pub values: Vec<Option<f64>>,
-    /// The effective clock of the first core, before and after.
+    /// Effective clock of the first core, before and after the run.
     pub clocks: [Option<Hertz>; 2],
-    /// The distance of the first two cores.
+    /// Probe between the first two cores, before and after the run.
     pub probes: [Option<Probe>; 2],
-    /// What the reader should know, which is not stored.
+    /// Remark for the user, which is not stored.
     pub note: Option<String>,
 }
 
-/// What is known of a point.
+/// The stored runs of a point.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Known {
+pub struct PointRuns {
     /// Runs that count, in the order of their rounds.
-    pub done: Vec<Done>,
+    pub done: Vec<CountedRun>,
     /// Failed runs, with their rounds.
     pub failures: Vec<(u32, Failure)>,
 }
 
-impl Known {
-    /// Duration of each run.
+impl PointRuns {
+    /// Durations of the runs that count.
     pub(super) fn took(&self) -> impl Iterator<Item = Nanoseconds> {
         self.done.iter().map(|run| run.elapsed)
     }
@@ -158,8 +158,8 @@ impl Known {
 
 /// A run that counts.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Done {
-    /// The session's row.
+pub struct CountedRun {
+    /// Row number of the session.
     pub session: Option<i64>,
     pub round: u32,
     pub elapsed: Nanoseconds,
@@ -167,10 +167,10 @@ pub struct Done {
 }
 
 impl Store {
-    /// Opens the store at `path` to measure into, or makes it.
+    /// Opens the store at `path` for writing, or creates it.
     ///
     /// # Errors
-    /// As [`crate::designs::Store::open`]; it holds another study.
+    /// As [`crate::designs::Store::open`]; the store holds another study.
     pub fn open(path: &Path, identity: &Identity) -> Result<Store> {
         let database = Database::open(path, &LAYOUT)?;
         database.try_to(|c| {
@@ -179,10 +179,10 @@ impl Store {
         })?;
         let store = Store::of(database)?;
         let next = "give another place with --store FILE: results of one study are never mixed with another's";
-        store.is_of(identity, next).map(|()| store)
+        store.check_identity(identity, next).map(|()| store)
     }
 
-    /// Opens a store that must be there, to read it.
+    /// Opens an existing store for reading.
     pub fn read(path: &Path) -> Result<Store> {
         Store::of(Database::read(path, &LAYOUT)?)
     }
@@ -196,8 +196,8 @@ impl Store {
     }
 
     /// # Errors
-    /// It holds another study; `next` is what to do then.
-    pub fn is_of(&self, identity: &Identity, next: &str) -> Result<()> {
+    /// The store holds another study; `next` is the advice of the fault.
+    pub fn check_identity(&self, identity: &Identity, next: &str) -> Result<()> {
         let refused = |why| Fault::new(self.database.subject(), format!("it holds another study: {why}"), next);
         identity.difference(&self.identity).map_or(Ok(()), |why| Err(refused(why)))
     }
@@ -221,8 +221,8 @@ impl Store {
         Ok(())
     }
 
-    /// Makes points known whose runs are to be kept.
-    pub fn enter(&mut self, points: &[Point], wanted: &[bool]) -> Result<()> {
+    /// Adds the points that are `wanted`, so that their runs can be stored.
+    pub fn add_points(&mut self, points: &[Point], wanted: &[bool]) -> Result<()> {
         let mut rows = vec![None; points.len()];
         self.database.try_to(|c| {
             let transaction = c.unchecked_transaction()?;
@@ -239,12 +239,12 @@ impl Store {
         Ok(())
     }
 
-    /// Commits runs of points that were entered, and charges the session for them.
-    pub fn keep(&mut self, runs: &[Kept], spent: Nanoseconds) -> Result<()> {
+    /// Commits runs of entered points, and adds `spent` to the time of the session.
+    pub fn keep(&mut self, runs: &[NewRun], spent: Nanoseconds) -> Result<()> {
         let clock = |clock: Option<Hertz>| clock.map(|clock| clock.0 as i64);
         self.database.try_to(|c| {
             let (transaction, session) = (c.unchecked_transaction()?, self.session);
-            for Kept { point, round, place, started, outcome } in runs {
+            for NewRun { point, round, place, started, outcome } in runs {
                 let (row, started) = (self.rows.get(*point).copied().flatten(), started.0 as i64);
                 match outcome {
                     Ok(Outcome { elapsed, cpu, values, clocks, probes, .. }) => c
@@ -274,9 +274,9 @@ impl Store {
         })
     }
 
-    /// What is known of points, by their place in the file.
-    pub fn known(&self, points: &[Point]) -> Result<Vec<Known>> {
-        let mut known = vec![Known::default(); points.len()];
+    /// The stored runs of points, by index in the file.
+    pub fn known(&self, points: &[Point]) -> Result<Vec<PointRuns>> {
+        let mut known = vec![PointRuns::default(); points.len()];
         let keys: HashMap<String, usize> = points.iter().enumerate().map(|(at, of)| (of.axes.key(), at)).collect();
         let place: HashMap<i64, usize> = self.database.try_to(|c| {
             let mut rows = c.prepare("SELECT id, key FROM point")?;
@@ -291,7 +291,7 @@ impl Store {
                 let Some(&at) = place.get(&row.get(0)?) else { continue };
                 let values = unpacked(row.get_ref(4)?.as_blob()?);
                 let (session, round) = (row.get(1)?, row.get(2)?);
-                known[at].done.push(Done { session, round, elapsed: nanoseconds(row.get(3)?), values });
+                known[at].done.push(CountedRun { session, round, elapsed: nanoseconds(row.get(3)?), values });
             }
             let mut rows = c.prepare("SELECT point, cause, words, round FROM failure ORDER BY started_ns")?;
             let mut rows = rows.query([])?;
@@ -306,13 +306,13 @@ impl Store {
         Ok(known)
     }
 
-    /// Time that all sessions took.
+    /// Time spent by all sessions.
     pub fn spent(&self) -> Result<Nanoseconds> {
         let sql = "SELECT coalesce(sum(spent_ns), 0) FROM session";
         self.database.try_to(|c| c.query_row(sql, [], |row| Ok(nanoseconds(row.get(0)?))))
     }
 
-    /// Files that were run on a host, with digests of what was in them when they last were.
+    /// Files that ran on a host, with digests of their contents in the latest session.
     pub fn programs(&self, host: &str) -> Result<BTreeMap<String, String>> {
         let sql = "SELECT programs FROM session WHERE host = ?1 ORDER BY started_ns";
         let texts: Vec<String> = self.database.try_to(|c| {
@@ -326,7 +326,7 @@ impl Store {
         Ok(all)
     }
 
-    /// All runs, in an order that is the same whatever the order in which stores were joined.
+    /// All runs, in an order that does not depend on the order of merges.
     pub fn results(&self) -> Result<Results> {
         let mut results = Results { figures: self.identity.figures.clone(), ..Results::default() };
         let stored: Vec<(i64, String)> = self.database.try_to(|c| {
@@ -351,7 +351,7 @@ impl Store {
             let mut runs = c.prepare(&format!("{columns} FROM run WHERE session = ?1"))?;
             let mut failures =
                 c.prepare("SELECT point, cause, words FROM failure WHERE session = ?1 ORDER BY started_ns")?;
-            // What was run before and after an interruption did not meet the same machine.
+            // The machine may differ after an interruption: sessions do not share rounds.
             let (mut first, mut of) = (0, "");
             for (session, host) in &sessions {
                 if of != host {

@@ -1,4 +1,4 @@
-//! A study file's plan and results as text.
+//! The plan and the results of a study as text.
 
 use chart::clock::duration;
 use chart::number::digits;
@@ -9,10 +9,10 @@ use super::definition::{Campaign, Interval, Shard, words};
 use super::plan::{Expected, Plan, Planned};
 use super::results::Results;
 
-/// Points that are named one by one.
+/// Most lines of a list.
 const MOST: usize = 24;
 
-/// What a study will do.
+/// The plan of a study as text.
 pub fn plan(campaign: &Campaign, plan: &Plan) -> String {
     let count = |of: fn(&Planned) -> bool| plan.points.iter().filter(|point| of(point)).count() as u64;
     let mut text = format!("{}: {}", campaign.identity.name, count::of(campaign.points.len() as u64, "point"));
@@ -48,7 +48,7 @@ pub fn plan(campaign: &Campaign, plan: &Plan) -> String {
         text += &more(plan.first_round.len());
     }
     let listed = |title: &str, of: fn(&Planned) -> Option<&String>| {
-        // By reason: the first point that has it stands for all.
+        // By reason: the first point, and the number of points.
         let mut reasons: Vec<(&String, usize, u64)> = Vec::new();
         for (point, planned) in plan.points.iter().enumerate() {
             let Some(why) = of(planned) else { continue };
@@ -92,7 +92,7 @@ pub(super) fn mean(of: &Option<Stat>) -> String {
     }
 }
 
-/// Three digits at least, with an exponent where there are many zeros.
+/// At least three digits, with an exponent below 0.1 and from 1e7 on.
 fn number(value: f64) -> String {
     match value.abs() {
         size if size != 0.0 && !(0.1..1e7).contains(&size) => format!("{value:.3e}"),
@@ -104,7 +104,7 @@ fn more(of: usize) -> String {
     if of > MOST { format!("       and {} more\n", count::grouped((of - MOST) as u64)) } else { String::new() }
 }
 
-/// When enough is known.
+/// The stopping rule in words.
 fn stops(campaign: &Campaign) -> String {
     let stop = &campaign.stop;
     let runs = u64::from(stop.repetitions);
@@ -127,7 +127,7 @@ fn stops(campaign: &Campaign) -> String {
     )
 }
 
-/// Means of all points with intervals of 95 %, and what failed.
+/// Means of all points with 95 % intervals, and the failures.
 pub fn show(name: &str, results: &Results, analysis: &Analysis) -> String {
     let failures = results.failures.len() as u64;
     let hosts = results.hosts.join(", ");

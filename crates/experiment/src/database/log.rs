@@ -1,13 +1,13 @@
-//! SQLite's write-ahead log, applied to the bytes of a database: so a store is read where nothing may be written beside it.
+//! SQLite's write-ahead log, applied to the bytes of a database, to read a store in a folder that is not writable.
 //!
 //! Format: <https://www.sqlite.org/fileformat2.html#the_write_ahead_log>.
 
 const HEADER: usize = 32;
 const FRAME: usize = 24;
-/// But for its last bit, which says that sums are of big-endian numbers.
+/// The magic number without its last bit, which marks checksums of big-endian words.
 const MAGIC: u32 = 0x377f_0682;
 
-/// `database` with all that `log` has committed. A log that is damaged, or another database's, ends where its sums do.
+/// `database` with all commits of `log`, up to the first frame with a wrong checksum or salt.
 pub fn applied(mut database: Vec<u8>, log: &[u8]) -> Vec<u8> {
     let number = |at: usize| Some(u32::from_be_bytes(log.get(at..at + 4)?.try_into().ok()?));
     let pages = || {
@@ -29,7 +29,7 @@ pub fn applied(mut database: Vec<u8>, log: &[u8]) -> Vec<u8> {
                 break;
             }
             whole.push((place, &frame[FRAME..]));
-            // Only the last page of a commit tells how many pages there are then.
+            // Only the last frame of a commit has the database's number of pages; others have 0.
             if size > 0 {
                 committed = (whole.len(), size);
             }
@@ -37,7 +37,7 @@ pub fn applied(mut database: Vec<u8>, log: &[u8]) -> Vec<u8> {
         whole.truncate(committed.0);
         Some((page, committed.1, whole))
     };
-    // A commit has no more pages than there were before it and than it wrote.
+    // The database has at most its earlier pages and those of the log.
     let room = |page: usize, pages: usize| database.len() + pages * page;
     let found = pages().filter(|(page, size, pages)| !pages.is_empty() && size * page <= room(*page, pages.len()));
     let Some((page, size, pages)) = found else { return database };
@@ -50,7 +50,7 @@ pub fn applied(mut database: Vec<u8>, log: &[u8]) -> Vec<u8> {
     database
 }
 
-/// The sums of all that was added, as the log has them.
+/// Running checksum of the log.
 struct Sums {
     big: bool,
     of: [u32; 2],

@@ -1,12 +1,14 @@
-//! The ledger: what plimsoll predicted, stored before the outcome was known, and what came.
+//! The ledger: predictions, stored before their outcomes were known, and these outcomes.
 //!
 //! A file a host, `ledger-HOST.jsonl`, beside the machine's costs: a line of JSON for each prediction, outcome and run, only
-//! ever added to. A line is one write under the file's lock, which is beside it, so that writers do not mix; what a full disk
-//! cut is counted and left out.
+//! ever added to. A line is one write under the file's lock, which is beside it, so that writers do not mix; a line that a
+//! full disk cut is counted and left out.
 
 mod page;
+mod score;
 mod tally;
 mod terminal;
+mod widening;
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -19,8 +21,10 @@ use machine::{Bytes, Fault, Nanoseconds, Result, optional};
 use serde::{Deserialize, Serialize};
 
 pub use page::render as page;
+pub use score::{Pair, Score, Scores, pairs, score};
 pub use tally::{Settled, Tally, tallies};
 pub use terminal::render as terminal;
+pub use widening::{Widened, Widening};
 
 /// A program's run, or an offcode, by all that makes two the same.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -31,7 +35,7 @@ pub struct Subject {
     pub digest: String,
 }
 
-/// What is predicted.
+/// The kind of quantity that is predicted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
@@ -79,25 +83,75 @@ pub struct Prediction {
     pub subject: Subject,
     /// "time at core:3 over app".
     pub quantity: String,
-    /// A positive value; 95 of 100 outcomes are expected in the interval.
+    /// The change, "carrier", where predictions of the kind are judged apart by it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lever: Option<String>,
+    /// A positive value.
     pub expected: Interval,
+    /// Share of outcomes that are expected in the interval, 0 to 1.
+    #[serde(default = "default_level")]
+    pub level: f64,
+    /// The widening of the interval, if it is wider than its model's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub widened: Option<Widened>,
     /// Grounds of the prediction, in words.
     pub because: String,
-    /// What was chosen by it, where something was.
+    /// The choice that it led to, if any.
     pub choice: Option<String>,
     pub version: String,
 }
 
+/// The level of all predictions of earlier versions.
+fn default_level() -> f64 {
+    0.95
+}
+
 impl Prediction {
+    /// A prediction that is made now, at a level of 0.95.
+    pub fn new(
+        kind: Kind,
+        subject: Subject,
+        quantity: String,
+        expected: Interval,
+        because: impl Into<String>,
+    ) -> Prediction {
+        Prediction {
+            id: 0,
+            made: machine::here::now(),
+            kind,
+            subject,
+            quantity,
+            lever: None,
+            expected,
+            level: default_level(),
+            widened: None,
+            because: because.into(),
+            choice: None,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+        }
+    }
+
     /// A sentence that compares the outcome with the expectation.
     pub fn against(&self, value: f64) -> String {
         let held = if self.expected.holds(value) { "held" } else { "MISSED" };
         let value = terminal::value(self.kind, value);
         format!("{}: {value}, expected {}: {held}", self.quantity, terminal::expected(self))
     }
+
+    /// Grounds and widening, in words.
+    pub fn grounds(&self) -> String {
+        let widened = self.widened.map(|widened| format!("; {}", widened.by));
+        self.because.clone() + &widened.unwrap_or_default()
+    }
+
+    /// A key that is the same where the prediction is made again for another run.
+    pub fn key(&self) -> (&Subject, &str, [u64; 3]) {
+        let Interval { low, middle, high } = self.unwidened();
+        (&self.subject, &self.quantity, [low, middle, high].map(f64::to_bits))
+    }
 }
 
-/// What came of a prediction.
+/// The outcome of a prediction.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
     /// The prediction's `id`.
@@ -110,7 +164,7 @@ pub struct Outcome {
     pub source: String,
 }
 
-/// What one run of a program showed: what its carrier counted.
+/// A run of a program, as its carrier counted it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Run {
     pub subject: Subject,
@@ -143,7 +197,7 @@ enum Line {
 /// Longest wait for the file's lock: longer than it takes to write some lines.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What a host's ledger holds.
+/// The contents of a host's ledger.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Ledger {
     pub predictions: Vec<Prediction>,
@@ -151,7 +205,7 @@ pub struct Ledger {
     pub runs: Vec<Run>,
     /// Lines that could not be read: cut, or of a newer plimsoll.
     pub damaged: usize,
-    /// Why an older one is not seen, where this user may not look for it.
+    /// The reason why an older one is not seen, where this user may not look for it.
     pub note: Option<String>,
     path: PathBuf,
 }
@@ -209,7 +263,7 @@ impl Ledger {
         self.add(Line::Prediction(prediction)).map(|()| id)
     }
 
-    /// Holds what came against every open prediction of this subject and quantity, and returns those.
+    /// Stores the outcome of every open prediction of this subject and quantity. Returns these predictions.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -228,7 +282,7 @@ impl Ledger {
         self.predictions.iter().filter(move |prediction| !settled.contains(&prediction.id))
     }
 
-    /// Adds what a run showed.
+    /// Adds a run.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -284,16 +338,10 @@ mod tests {
     use super::*;
 
     pub(super) fn prediction(kind: Kind, quantity: &str, low: f64, high: f64) -> Prediction {
+        let subject = Subject { words: "lmp, 4 ranks".into(), digest: "1".into() };
         Prediction {
-            id: 0,
             made: Nanoseconds(1),
-            kind,
-            subject: Subject { words: "lmp, 4 ranks".into(), digest: "1".into() },
-            quantity: quantity.into(),
-            expected: Interval::between(low, high),
-            because: "costs".into(),
-            choice: None,
-            version: "0".into(),
+            ..Prediction::new(kind, subject, quantity.to_owned(), Interval::between(low, high), "costs")
         }
     }
 
@@ -318,6 +366,18 @@ mod tests {
         assert_eq!(read.open_predictions().map(|of| of.id).collect::<Vec<_>>(), [second]);
         let rebuilt = Subject { digest: "2".into(), ..one.subject };
         assert_eq!(ledger.settle(&rebuilt, "seconds", &outcome(1.0, None)).unwrap(), []);
+    }
+
+    #[test]
+    fn predictions_of_earlier_versions_claim_95_of_100() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("l");
+        let line = r#"{"prediction":{"id":7,"made":1,"kind":"what-if","subject":{"words":"a","digest":""},"quantity":"q",
+            "expected":{"low":1.0,"middle":2.0,"high":3.0},"because":"b","choice":null,"version":"0.1.0"}}"#;
+        fs::write(&path, line.replace('\n', "")).unwrap();
+        let ledger = Ledger::at(&path).unwrap();
+        let [of] = &ledger.predictions[..] else { panic!("{} cannot be read", ledger.damaged) };
+        assert_eq!((of.level, &of.lever, of.widened), (0.95, &None, None));
     }
 
     #[test]

@@ -31,7 +31,7 @@ pub fn render(ledger: &Ledger) -> String {
         rows: tally.settled.iter().map(row).collect(),
     });
     let open = ledger.open_predictions().map(|of| {
-        [clock::date(of.made), format!("{} of {}", of.quantity, of.subject.words), expected(of), of.because.clone()]
+        [clock::date(of.made), format!("{} of {}", of.quantity, of.subject.words), expected(of), of.grounds()]
     });
     let body = Body { kinds: kinds.collect(), open: open.collect() };
     let head_line = vec!["ledger".into(), ledger.path().display().to_string()];

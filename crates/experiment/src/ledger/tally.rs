@@ -1,8 +1,7 @@
-//! How predictions of a kind did.
+//! Tallies: settled and open predictions by kind.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
-use machine::costs::Interval;
 use rounds::statistics::median;
 
 use super::{Kind, Ledger, Outcome, Prediction};
@@ -15,20 +14,15 @@ pub struct Settled<'a> {
 }
 
 impl Settled<'_> {
-    /// Whether what came lies in the interval.
+    /// Whether the outcome lies in the interval.
     pub fn held(&self) -> bool {
         self.prediction.expected.holds(self.outcome.value)
     }
 
-    /// Whether it lies beside it, by no more than it was measured to.
+    /// Whether the outcome lies beside the interval, by no more than it was measured to.
     pub fn near(&self) -> bool {
         let expected = self.prediction.expected;
         !self.held() && self.outcome.interval.is_some_and(|(low, high)| low <= expected.high && expected.low <= high)
-    }
-
-    /// The outcome over the expected value.
-    pub fn ratio(&self) -> f64 {
-        self.outcome.value / self.prediction.expected.middle
     }
 }
 
@@ -51,33 +45,51 @@ impl Tally<'_> {
         self.settled.iter().filter(|settled| settled.near()).count()
     }
 
-    /// The share that held, with its 95 % interval (Wilson 1927); `None` below ten, of which a percentage says nothing.
+    /// The share that held, with its interval; `None` below ten, of which a percentage says nothing.
     pub fn coverage(&self) -> Option<(f64, f64, f64)> {
-        let n = self.settled.len() as f64;
-        if n < 10.0 {
-            return None;
+        let n = self.settled.len();
+        (n >= 10).then(|| {
+            let (low, high) = wilson(self.held(), n);
+            (self.held() as f64 / n as f64, low, high)
+        })
+    }
+
+    /// The share that was expected to hold, a median; `None` of nothing.
+    pub fn level(&self) -> Option<f64> {
+        median(&self.settled.iter().map(|settled| settled.prediction.level).collect::<Vec<f64>>())
+    }
+}
+
+/// The 95 % interval of a share, of which `held` of `n` were seen (Wilson, JASA 22, 1927).
+pub(super) fn wilson(held: usize, n: usize) -> (f64, f64) {
+    let (n, z) = (n as f64, 1.96_f64);
+    let share = held as f64 / n;
+    let middle = share + z * z / (2.0 * n);
+    let half = z * (share * (1.0 - share) / n + z * z / (4.0 * n * n)).sqrt();
+    let scale = 1.0 + z * z / n;
+    ((middle - half) / scale, (middle + half) / scale)
+}
+
+/// Predictions with their outcomes, in the order in which these came. A prediction that was made again counts once, by its
+/// first outcome.
+pub(super) fn settled(ledger: &Ledger) -> Vec<Settled<'_>> {
+    let mut first: HashMap<u64, &Outcome> = HashMap::new();
+    for outcome in &ledger.outcomes {
+        first.entry(outcome.id).or_insert(outcome);
+    }
+    let mut seen = HashSet::new();
+    let mut settled = Vec::new();
+    for prediction in &ledger.predictions {
+        let Some(outcome) = first.get(&prediction.id) else { continue };
+        if seen.insert(prediction.key()) {
+            settled.push(Settled { prediction, outcome });
         }
-        let (share, z) = (self.held() as f64 / n, 1.96_f64);
-        let middle = share + z * z / (2.0 * n);
-        let half = z * (share * (1.0 - share) / n + z * z / (4.0 * n * n)).sqrt();
-        let scale = 1.0 + z * z / n;
-        Some((share, (middle - half) / scale, (middle + half) / scale))
     }
-
-    /// The median of what came over what was expected, less 1; `None` of nothing.
-    pub fn bias(&self) -> Option<f64> {
-        let ratios: Vec<f64> = self.settled.iter().map(Settled::ratio).collect();
-        median(&ratios).map(|ratio| ratio - 1.0)
-    }
+    settled.sort_by_key(|settled| settled.outcome.came);
+    settled
 }
 
-/// The same prediction, made again for another run.
-fn same(prediction: &Prediction) -> (&str, &str, [u64; 3]) {
-    let Interval { low, middle, high } = prediction.expected;
-    (&prediction.subject.digest, &prediction.quantity, [low, middle, high].map(f64::to_bits))
-}
-
-/// One for each kind of which there is something. A prediction that was made again counts once, by its first outcome.
+/// A tally for each kind of which there are predictions.
 pub fn tallies(ledger: &Ledger) -> Vec<Tally<'_>> {
     let kinds = [
         Kind::Placement,
@@ -89,23 +101,15 @@ pub fn tallies(ledger: &Ledger) -> Vec<Tally<'_>> {
         Kind::Offcode,
         Kind::Rate,
     ];
-    let all = kinds.map(|kind| {
-        let of = |prediction: &&Prediction| prediction.kind == kind;
-        let mut seen = HashSet::new();
-        let mut settled: Vec<Settled> = ledger
-            .predictions
-            .iter()
-            .filter(of)
-            .filter_map(|prediction| {
-                let outcome = ledger.outcomes.iter().find(|outcome| outcome.id == prediction.id)?;
-                seen.insert(same(prediction)).then_some(Settled { prediction, outcome })
-            })
-            .collect();
+    let all = settled(ledger);
+    let mut seen: HashSet<_> = all.iter().map(|settled| settled.prediction.key()).collect();
+    let open: Vec<&Prediction> = ledger.open_predictions().filter(|open| seen.insert(open.key())).collect();
+    let tallies = kinds.map(|kind| {
+        let mut settled: Vec<Settled> = all.iter().filter(|of| of.prediction.kind == kind).copied().collect();
         settled.sort_by_key(|settled| (settled.held(), std::cmp::Reverse(settled.outcome.came)));
-        let open = ledger.open_predictions().filter(of).filter(|open| seen.insert(same(open))).collect();
-        Tally { kind, settled, open }
+        Tally { kind, settled, open: open.iter().filter(|open| open.kind == kind).copied().collect() }
     });
-    all.into_iter().filter(|tally| !tally.settled.is_empty() || !tally.open.is_empty()).collect()
+    tallies.into_iter().filter(|tally| !tally.settled.is_empty() || !tally.open.is_empty()).collect()
 }
 
 #[cfg(test)]
@@ -144,12 +148,13 @@ mod tests {
     }
 
     #[test]
-    fn coverage_has_an_interval_and_bias_a_sign() {
-        let ledger = ledger(&vec![(0.98, None); 20]);
+    fn coverage_has_an_interval_beside_the_level_of_its_predictions() {
+        let mut ledger = ledger(&vec![(0.98, None); 20]);
+        ledger.predictions.iter_mut().for_each(|of| of.level = 0.9);
         let [tally] = &tallies(&ledger)[..] else { panic!("one kind") };
         let (share, low, high) = tally.coverage().unwrap();
         assert_eq!(share, 1.0);
         assert!((0.83..0.85).contains(&low) && high > 0.999, "{low} {high}");
-        assert!((0.03..0.04).contains(&tally.bias().unwrap()));
+        assert_eq!(tally.level(), Some(0.9));
     }
 }

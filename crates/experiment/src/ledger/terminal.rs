@@ -11,7 +11,7 @@ use super::{Kind, Ledger, Prediction, Settled, Tally, tallies};
 /// Predictions shown of each kind.
 const SHOWN: usize = 8;
 
-/// Each kind: how its predictions did, its misses, then its latest.
+/// Each kind with its tally, its misses, then its latest outcomes.
 pub fn render(ledger: &Ledger) -> String {
     let all = tallies(ledger);
     if all.is_empty() {
@@ -39,25 +39,23 @@ pub fn render(ledger: &Ledger) -> String {
     text
 }
 
-/// How predictions of a kind did, in a line.
+/// A tally in a line.
 pub(super) fn summary(tally: &Tally) -> String {
     let n = tally.settled.len();
     let mut words = match tally.coverage() {
         None if n == 0 => String::from("none has an outcome yet"),
         None => format!("{} of {n} held", tally.held()),
         Some((share, low, high)) => format!(
-            "{} of {n} held, {:.0} % ({:.0} .. {:.0}) where 95 % were expected",
+            "{} of {n} held, {:.0} % ({:.0} .. {:.0}) where {:.0} % were expected",
             tally.held(),
             100.0 * share,
             100.0 * low,
-            100.0 * high
+            100.0 * high,
+            100.0 * tally.level().unwrap_or_default()
         ),
     };
     if tally.near() > 0 {
         let _ = write!(words, ", {} more within what the outcome was measured to", tally.near());
-    }
-    if let Some(bias) = tally.bias() {
-        let _ = write!(words, "; outcomes lie {:+.1} % from the middle", 100.0 * bias);
     }
     if !tally.open.is_empty() {
         let _ = write!(words, "; {} open", tally.open.len());
@@ -65,7 +63,7 @@ pub(super) fn summary(tally: &Tally) -> String {
     words
 }
 
-/// Whether it held, in a word.
+/// The verdict on a prediction, a word.
 pub(super) fn verdict(settled: &Settled) -> &'static str {
     match (settled.held(), settled.near()) {
         (true, _) => "held",
@@ -90,7 +88,8 @@ fn line(settled: &Settled) -> String {
 /// The interval, in the words of its kind.
 pub(super) fn expected(of: &Prediction) -> String {
     let Interval { low, high, .. } = of.expected;
-    format!("{} .. {}", value(of.kind, low), value(of.kind, high))
+    let widened = of.widened.map(|widened| format!(" (widened {:.1}x)", widened.by.factor));
+    format!("{} .. {}{}", value(of.kind, low), value(of.kind, high), widened.unwrap_or_default())
 }
 
 /// A value in the words of its kind.
@@ -124,7 +123,7 @@ mod tests {
         ledger.predictions.push(Prediction { id: 9, ..prediction(Kind::Elapsed, "seconds", 1.0, 2.0) });
         let text = render(&ledger);
         let lines: Vec<&str> = text.lines().collect();
-        assert!(lines[0].starts_with("gain of a placement: 1 of 2 held; outcomes lie +"), "{text}");
+        assert!(lines[0].starts_with("gain of a placement: 1 of 2 held"), "{text}");
         assert!(lines[1].contains("MISSED") && lines[1].contains("1.300x, expected 0.900x .. 1.000x"), "{text}");
         assert!(lines[2].contains("held"), "{text}");
         assert!(text.contains("open: seconds of lmp, 4 ranks: 1.000 s .. 2.000 s expected"), "{text}");

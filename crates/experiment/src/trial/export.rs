@@ -3,7 +3,7 @@
 use machine::costs::Interval;
 use machine::{Nanoseconds, Probe};
 use rounds::clocks::Clocks;
-use rounds::contrast::Says;
+use rounds::contrast::Verdict;
 use rounds::estimate::Estimate;
 use serde::Serialize;
 
@@ -122,10 +122,10 @@ fn says(arm: usize, standing: &Standing) -> &'static str {
     match standing.says {
         _ if standing.left_out.is_some() => "left-out",
         _ if arm == 0 => "first",
-        Says::Better => "better",
-        Says::Worse => "worse",
-        Says::Either => "either",
-        Says::CannotTell => "cannot-tell",
+        Verdict::Better => "better",
+        Verdict::Worse => "worse",
+        Verdict::Either => "either",
+        Verdict::CannotTell => "cannot-tell",
     }
 }
 

@@ -1,7 +1,7 @@
 //! Judgement of a trial by its runs.
 
 use rounds::clocks::at_one_clock;
-use rounds::contrast::{ERROR, FIRST_LOOK, Says};
+use rounds::contrast::{ERROR, FIRST_LOOK, Verdict};
 use rounds::estimate::Estimate;
 use rounds::nearness::at_one_place;
 use rounds::statistics::median;
@@ -31,7 +31,7 @@ pub struct Standing {
     pub rounds: usize,
     /// Estimate of the gain over the first arm; `None` for the first arm itself, and with fewer than two comparable rounds.
     pub over_first: Option<Estimate>,
-    pub says: Says,
+    pub says: Verdict,
     /// Reason why the arm is left out.
     pub left_out: Option<String>,
 }
@@ -67,7 +67,7 @@ impl Standing {
 impl Judgement {
     /// Whether further rounds could add nothing.
     pub fn is_settled(&self) -> bool {
-        let told = |standing: &Standing| standing.left_out.is_some() || standing.says != Says::CannotTell;
+        let told = |standing: &Standing| standing.left_out.is_some() || standing.says != Verdict::CannotTell;
         self.arms[1..].iter().all(told) && !matches!(self.best, Best::CannotTell(_))
     }
 
@@ -105,21 +105,24 @@ pub fn judge(design: &Design, runs: &Runs) -> Judgement {
     let arms = design.arms.len();
     let pairs = (arms * (arms - 1) / 2) as f64;
     let estimate = |one: usize, other: usize| Estimate::of(&differences(design, runs, one, other), ERROR / pairs);
-    let says = |one, other| estimate(one, other).map_or(Says::CannotTell, |found| found.says(design.margin));
+    let says = |one, other| estimate(one, other).map_or(Verdict::CannotTell, |found| found.says(design.margin));
     let standings: Vec<Standing> = (0..arms)
         .map(|arm| {
             let values: Vec<f64> = runs.measured(arm).map(|run| run.value).collect();
             let compared = if arm == 0 { Vec::new() } else { differences(design, runs, arm, 0) };
             let over_first = Estimate::of(&compared, ERROR / pairs);
-            let says = over_first.map_or(Says::CannotTell, |found| found.says(design.margin));
+            let says = over_first.map_or(Verdict::CannotTell, |found| found.says(design.margin));
             let left_out = runs.left_out(arm);
             Standing { spread: Spread::of(&values), rounds: compared.len(), over_first, says, left_out }
         })
         .collect();
     let taken: Vec<usize> = (0..arms).filter(|&arm| standings[arm].left_out.is_none()).collect();
-    let unbeaten: Vec<usize> =
-        taken.iter().copied().filter(|&arm| taken.iter().all(|&o| o == arm || says(arm, o) != Says::Worse)).collect();
-    let alike = || unbeaten.iter().all(|&one| unbeaten.iter().all(|&o| o <= one || says(one, o) == Says::Either));
+    let unbeaten: Vec<usize> = taken
+        .iter()
+        .copied()
+        .filter(|&arm| taken.iter().all(|&o| o == arm || says(arm, o) != Verdict::Worse))
+        .collect();
+    let alike = || unbeaten.iter().all(|&one| unbeaten.iter().all(|&o| o <= one || says(one, o) == Verdict::Either));
     let best = match unbeaten.as_slice() {
         [one] => Best::One(*one),
         _ if alike() && !unbeaten.is_empty() => Best::Either(unbeaten),

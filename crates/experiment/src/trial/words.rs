@@ -3,7 +3,7 @@
 use chart::number::{seconds, significant};
 use machine::count;
 use rounds::clocks::changes;
-use rounds::contrast::{FIRST_LOOK, Says};
+use rounds::contrast::{FIRST_LOOK, Verdict};
 use rounds::estimate::Estimate;
 use rounds::sitting::End;
 
@@ -131,9 +131,9 @@ pub fn answer(design: &Design, judgement: &Judgement, arm: usize) -> String {
     };
     let (difference, interval) = (difference(design, found.middle), interval(design, &found));
     match standing.says {
-        Says::Better | Says::Worse => format!("{difference} {interval}"),
-        Says::Either => format!("either: {difference} {interval}"),
-        Says::CannotTell => format!("cannot tell: {difference} {interval}"),
+        Verdict::Better | Verdict::Worse => format!("{difference} {interval}"),
+        Verdict::Either => format!("either: {difference} {interval}"),
+        Verdict::CannotTell => format!("cannot tell: {difference} {interval}"),
     }
 }
 
@@ -148,7 +148,7 @@ pub fn verdict(design: &Design, judgement: &Judgement) -> String {
     let verb = if design.merit.pattern.is_none() { "faster" } else { "better" };
     match &judgement.best {
         Best::One(0) => "Keep A: it is the best.".to_owned(),
-        Best::One(best) if judgement.arms[*best].says == Says::Better => {
+        Best::One(best) if judgement.arms[*best].says == Verdict::Better => {
             let found = judgement.arms[*best].over_first.expect("it is better than the first");
             let what = if design.merit.pattern.is_none() { "" } else { "better: " };
             format!("{} is {what}{}.", letter(*best), difference(design, found.middle))
@@ -222,7 +222,7 @@ pub fn notes(design: &Design, runs: &Runs, judgement: &Judgement, end: End) -> V
     }
     if end == End::OutOfTime {
         let needed = |standing: &Standing| Some(rounds_needed(&standing.over_first?, design.margin));
-        let open = judgement.arms.iter().filter(|standing| standing.says == Says::CannotTell);
+        let open = judgement.arms.iter().filter(|standing| standing.says == Verdict::CannotTell);
         let most = open.filter_map(needed).max().filter(|needed| *needed > compared);
         let rounds = runs.measured(0).count().max(1);
         notes.push(match most {

@@ -9,11 +9,11 @@ use machine::seat::Seats;
 use machine::{Fault, Result, count};
 
 use super::dialect::Dialect;
-use super::form::{self, Told};
+use super::form::{self, LauncherInput};
 use super::hosts::{check, is_here_alone};
 use super::settings;
 use crate::allocation;
-use crate::command_line::{CommandLine, Program, Setting};
+use crate::command_line::{CommandLine, LauncherOption, Program};
 use crate::installation::Installation;
 
 /// A command with each rank in its seat.
@@ -66,14 +66,15 @@ impl SeatedCommand {
         let lists_hosts = read.settings.iter().any(|setting| settings::names_hosts(by, setting));
         let with_hosts =
             lists_hosts || !is_here_alone(seats) || allocation::around().is_some_and(|job| job.hosts().len() > 1);
-        let told = Told::new(by, seats, with_hosts, folder)?;
-        let gives_way =
-            |setting: &&Setting| settings::contradicts(by, setting) || with_hosts && settings::names_hosts(by, setting);
-        let given_way: Vec<&Setting> = read.settings.iter().filter(gives_way).collect();
-        let untried: Vec<&Setting> =
+        let told = LauncherInput::new(by, seats, with_hosts, folder)?;
+        let gives_way = |setting: &&LauncherOption| {
+            settings::contradicts(by, setting) || with_hosts && settings::names_hosts(by, setting)
+        };
+        let given_way: Vec<&LauncherOption> = read.settings.iter().filter(gives_way).collect();
+        let untried: Vec<&LauncherOption> =
             read.settings.iter().filter(|setting| settings::is_not_for_trials(by, setting)).collect();
 
-        let assembled = |dropped: &[&Setting], programs: bool| {
+        let assembled = |dropped: &[&LauncherOption], programs: bool| {
             let mut all = recorded[..first].to_vec();
             let mut slots = Vec::new();
             for (nth, part) in parts.iter().enumerate() {

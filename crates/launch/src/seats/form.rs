@@ -11,7 +11,7 @@ use super::dialect::Dialect;
 
 /// Options, variables and files of a launcher.
 #[derive(Debug, Default)]
-pub(crate) struct Told {
+pub(crate) struct LauncherInput {
     /// Options once, before the first program.
     pub options: Vec<String>,
     /// Options before each program.
@@ -22,13 +22,13 @@ pub(crate) struct Told {
     pub files: Vec<(PathBuf, String)>,
 }
 
-impl Told {
+impl LauncherInput {
     /// `with_hosts`: names the seats' hosts, since the launcher would otherwise use others.
     ///
     /// # Errors
     /// The launcher cannot place ranks at these seats.
-    pub(crate) fn new(by: Dialect, seats: &Seats, with_hosts: bool, folder: &Path) -> Result<Told> {
-        let mut told = Told::default();
+    pub(crate) fn new(by: Dialect, seats: &Seats, with_hosts: bool, folder: &Path) -> Result<LauncherInput> {
+        let mut told = LauncherInput::default();
         match by {
             Dialect::OpenMpi4 => {
                 let path = told.file(folder, "rankfile", rankfile(seats, |seat| Ok(seat.cores.clone()))?);
@@ -214,8 +214,8 @@ mod tests {
 
     use super::*;
 
-    fn told(by: Dialect, seats: &str, with_hosts: bool) -> Result<Told> {
-        Told::new(by, &seats.parse().unwrap(), with_hosts, Path::new("/f"))
+    fn told(by: Dialect, seats: &str, with_hosts: bool) -> Result<LauncherInput> {
+        LauncherInput::new(by, &seats.parse().unwrap(), with_hosts, Path::new("/f"))
     }
 
     #[test]
@@ -256,8 +256,12 @@ mod tests {
         assert!(fault.contains("fills one host after the other"), "{fault}");
         let beyond = told(Dialect::OpenMpi5, "0 elsewhere 60000", true).unwrap_err().to_string();
         assert!(beyond.contains("hwloc's numbers"), "{beyond}");
-        let colon =
-            Told::new(Dialect::OpenMpi5, &format!("0 a {}", here().0).parse().unwrap(), false, Path::new("/a:b"));
+        let colon = LauncherInput::new(
+            Dialect::OpenMpi5,
+            &format!("0 a {}", here().0).parse().unwrap(),
+            false,
+            Path::new("/a:b"),
+        );
         assert!(colon.unwrap_err().to_string().contains("a colon"));
     }
 

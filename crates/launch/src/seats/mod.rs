@@ -29,7 +29,7 @@ mod verified;
 
 pub use command::SeatedCommand;
 pub use dialect::Dialect;
-pub(crate) use form::{Told, by_host, renamed, write};
+pub(crate) use form::{LauncherInput, by_host, renamed, write};
 pub(crate) use hosts::{check, is_here, is_here_alone};
 pub use verified::{TIMEOUT, of_this_process, threads_elsewhere, verify};
 

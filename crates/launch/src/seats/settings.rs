@@ -1,10 +1,10 @@
 //! Options of a launcher that seats replace.
 
 use super::dialect::Dialect;
-use crate::command_line::Setting;
+use crate::command_line::LauncherOption;
 
 /// Whether the option gives the number of ranks.
-pub(super) fn counts_ranks(by: Dialect, setting: &Setting) -> bool {
+pub(super) fn counts_ranks(by: Dialect, setting: &LauncherOption) -> bool {
     let names: &[&str] = match by {
         Dialect::OpenMpi4 | Dialect::OpenMpi5 => &["n", "np", "c"],
         Dialect::Mpich => &["n", "np"],
@@ -15,7 +15,7 @@ pub(super) fn counts_ranks(by: Dialect, setting: &Setting) -> bool {
 }
 
 /// Whether the option places or binds ranks.
-pub(super) fn contradicts(by: Dialect, setting: &Setting) -> bool {
+pub(super) fn contradicts(by: Dialect, setting: &LauncherOption) -> bool {
     let name = setting.name.as_str();
     match by {
         Dialect::OpenMpi4 | Dialect::OpenMpi5 => {
@@ -45,7 +45,7 @@ const SLURM: [&str; 18] = [
 ];
 
 /// Whether the option gives the hosts.
-pub(super) fn names_hosts(by: Dialect, setting: &Setting) -> bool {
+pub(super) fn names_hosts(by: Dialect, setting: &LauncherOption) -> bool {
     let names: &[&str] = match by {
         Dialect::OpenMpi4 | Dialect::OpenMpi5 => &["H", "host", "hostfile", "machinefile", "default-hostfile"],
         Dialect::Mpich => &["host", "hosts", "hostlist", "f", "hostfile", "machinefile"],
@@ -56,7 +56,7 @@ pub(super) fn names_hosts(by: Dialect, setting: &Setting) -> bool {
 }
 
 /// Whether the option would hide a trial's output, or leave something behind in the user's name.
-pub(super) fn is_not_for_trials(by: Dialect, setting: &Setting) -> bool {
+pub(super) fn is_not_for_trials(by: Dialect, setting: &LauncherOption) -> bool {
     let names: &[&str] = match by {
         Dialect::OpenMpi4 | Dialect::OpenMpi5 => {
             &["output-filename", "output", "xterm", "report-pid", "report-uri", "preload-files"]

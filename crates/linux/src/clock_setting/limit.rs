@@ -8,7 +8,7 @@ use std::str::FromStr;
 
 use machine::Hertz;
 
-use crate::journal::{Knob, Value};
+use crate::journal::{JournaledSetting, Value};
 
 /// One limit of the policy with this number. Written and read back as `lowest policy0`, `highest policy0`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,7 +27,7 @@ impl Limit {
     }
 }
 
-impl Knob for Limit {
+impl JournaledSetting for Limit {
     const FOLDER: &str = "run/plimsoll-clock";
     const WHAT: &str = "clocks";
 

@@ -16,7 +16,7 @@ use machine::frequency::{Clock, ClockPolicy};
 use machine::{CoreId, CpuSet, Fault, Hertz, Reading, Result, Source};
 
 use crate::accounting::clock_under_load;
-use crate::journal::{self, Journal, Knob as _};
+use crate::journal::{self, Journal, JournaledSetting as _};
 use crate::warden::Warden;
 pub use limit::Limit;
 
@@ -39,15 +39,15 @@ pub struct Request {
 
 /// One limit before and after, read back, kHz.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Setting {
+pub struct LimitChange {
     pub limit: Limit,
     pub before: u32,
     pub now: u32,
 }
 
-impl std::fmt::Display for Setting {
+impl std::fmt::Display for LimitChange {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Setting { limit, before, now } = self;
+        let LimitChange { limit, before, now } = self;
         write!(f, "{limit}: {}, was {}", limit.shown(&[*now]), limit.shown(&[*before]))
     }
 }
@@ -91,7 +91,7 @@ impl Verified {
 
 /// Fixed clocks of cores, for as long as this lives.
 pub struct ClockSet {
-    settings: Vec<Setting>,
+    settings: Vec<LimitChange>,
     verified: Vec<Verified>,
     notes: Vec<String>,
     // Dropped before the journal is removed.
@@ -135,7 +135,7 @@ impl ClockSet {
             for limit in if up { [limits[1], limits[0]] } else { limits } {
                 let before = set.journal.change(limit, vec![kilohertz])?;
                 let before = before.first().copied().unwrap_or_default();
-                set.settings.push(Setting { limit, before, now: kilohertz });
+                set.settings.push(LimitChange { limit, before, now: kilohertz });
             }
         }
         set.verified = verify(plan.probed, request.clock);
@@ -144,7 +144,7 @@ impl ClockSet {
     }
 
     /// The settings, as read back.
-    pub fn settings(&self) -> &[Setting] {
+    pub fn settings(&self) -> &[LimitChange] {
         &self.settings
     }
 

@@ -212,8 +212,8 @@ fn a_limit_that_a_killed_writer_left_empty_is_restored() {
 proptest! {
     #[test]
     fn entries_read_back(policy in any::<u32>(), high in any::<bool>(), back in any::<u32>(), set in any::<u32>()) {
-        let knob = if high { Limit::Highest(policy) } else { Limit::Lowest(policy) };
-        let entry = Entry { knob, back: vec![vec![back]], set: vec![set] };
+        let setting = if high { Limit::Highest(policy) } else { Limit::Lowest(policy) };
+        let entry = Entry { setting, back: vec![vec![back]], set: vec![set] };
         prop_assert_eq!(Entry::<Limit>::parse(entry.line().trim_end()), Some(entry));
     }
 }

@@ -5,8 +5,8 @@ use std::path::Path;
 use machine::{CoreId, CpuSet, Fault, Result, Source};
 
 use super::{Host, INTERFACE};
-use crate::journal::Knob as _;
-use crate::steering::{Knob, check_on_line};
+use crate::journal::JournaledSetting as _;
+use crate::steering::{KernelSetting, check_on_line};
 
 /// The cores asked for in both hosts, and those in force by the kernel's account.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,8 +35,8 @@ pub(super) fn check(core: Option<CoreId>) -> Result<()> {
 }
 
 /// The one receive queue of the calling thread's host.
-fn queue() -> Knob {
-    Knob::Rps(INTERFACE.into(), 0)
+fn queue() -> KernelSetting {
+    KernelSetting::Rps(INTERFACE.into(), 0)
 }
 
 /// Steers the receive work of the calling thread's host.

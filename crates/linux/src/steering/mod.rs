@@ -3,7 +3,7 @@
 //! Everything is restored when the value is dropped, and by a keeper process when the owner is killed. If that is
 //! killed too, the next start restores by the journal ([`restore_remains`]).
 
-mod knob;
+mod kernel_setting;
 mod plan;
 #[cfg(test)]
 mod tests;
@@ -17,9 +17,9 @@ use machine::steering::{self, Undoing};
 use machine::{CoreId, CpuSet, Fault, Result, Source};
 
 use crate::interface_usage::check_shown;
-use crate::journal::{self, Journal, Knob as _};
+use crate::journal::{self, Journal, JournaledSetting as _};
 use crate::warden::Warden;
-pub use knob::{Knob, Value};
+pub use kernel_setting::{KernelSetting, Value};
 
 machine::named! {
     /// The means that moves receive work to a core.
@@ -50,26 +50,26 @@ pub struct Request {
 
 /// One setting before and after, read back.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Setting {
-    pub knob: Knob,
+pub struct SettingChange {
+    pub setting: KernelSetting,
     pub before: Value,
     pub now: Value,
 }
 
-impl fmt::Display for Setting {
+impl fmt::Display for SettingChange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}, was {}", self.knob, self.knob.shown(&self.now), self.knob.shown(&self.before))
+        write!(f, "{}: {}, was {}", self.setting, self.setting.shown(&self.now), self.setting.shown(&self.before))
     }
 }
 
 /// A steered interface, for as long as this lives.
 pub struct Steered {
     means: Option<Means>,
-    settings: Vec<Setting>,
+    settings: Vec<SettingChange>,
     notes: Vec<String>,
     // Dropped before the journal is removed.
     _keeper: Option<Warden>,
-    journal: Journal<Knob>,
+    journal: Journal<KernelSetting>,
 }
 
 impl Steered {
@@ -150,10 +150,10 @@ impl Steered {
         self.apply(plan::receive(of, cores, *last)?)
     }
 
-    fn apply(&mut self, plan: Vec<(Knob, Value)>) -> Result<()> {
-        for (knob, now) in plan {
-            let before = self.journal.change(knob.clone(), now.clone())?;
-            self.settings.push(Setting { knob, before, now });
+    fn apply(&mut self, plan: Vec<(KernelSetting, Value)>) -> Result<()> {
+        for (setting, now) in plan {
+            let before = self.journal.change(setting.clone(), now.clone())?;
+            self.settings.push(SettingChange { setting, before, now });
         }
         Ok(())
     }
@@ -164,7 +164,7 @@ impl Steered {
     }
 
     /// The settings, as read back.
-    pub fn settings(&self) -> &[Setting] {
+    pub fn settings(&self) -> &[SettingChange] {
         &self.settings
     }
 
@@ -185,7 +185,7 @@ impl Drop for Steered {
 }
 
 /// The journal of `interface` in the calling thread's network namespace.
-fn open(root: &Path, interface: &str) -> Result<Journal<Knob>> {
+fn open(root: &Path, interface: &str) -> Result<Journal<KernelSetting>> {
     Journal::open(root, &format!("{}{interface}", namespace()?), &format!("steering {interface}"))
 }
 
@@ -197,7 +197,7 @@ fn namespace() -> Result<String> {
 
 fn restore_remains_below(root: &Path) -> Result<Vec<String>> {
     let prefix = namespace()?;
-    journal::restore_remains::<Knob>(root, |name| name.strip_prefix(&prefix).map(str::to_owned))
+    journal::restore_remains::<KernelSetting>(root, |name| name.strip_prefix(&prefix).map(str::to_owned))
 }
 
 /// Restores interfaces of this network namespace that killed runs left steered; returns notes.
@@ -211,7 +211,7 @@ pub fn restore_remains() -> Result<Vec<String>> {
 
 /// The keeper: waits for its owner's end and restores what that left set. Standard input and output are the owner's.
 pub fn keep(path: &Path) -> Result<()> {
-    journal::keep::<Knob>(path)
+    journal::keep::<KernelSetting>(path)
         .map_err(|error| Fault::because("keeper of steering", error, "leave it to `plimsoll steer`"))
 }
 

@@ -4,10 +4,10 @@ use machine::steering::{InterfaceSteering, Line, ReceiveQueue};
 use machine::{CoreId, CpuSet, Fault, Reading, Result};
 
 use super::Means;
-use super::knob::{Knob, Value, value_of};
+use super::kernel_setting::{KernelSetting, Value, value_of};
 use crate::ethtool;
 
-type Plan = Vec<(Knob, Value)>;
+type Plan = Vec<(KernelSetting, Value)>;
 
 /// The settings that move the receive work of an interface to `cores`.
 pub(super) fn receive(of: &InterfaceSteering, cores: &CpuSet, means: Means) -> Result<Plan> {
@@ -25,20 +25,20 @@ pub(super) fn receive(of: &InterfaceSteering, cores: &CpuSet, means: Means) -> R
             Ok(lines
                 .iter()
                 .zip(deal(cores, lines.len()))
-                .map(|(line, cores)| (Knob::Irq(line.number), cores))
+                .map(|(line, cores)| (KernelSetting::Irq(line.number), cores))
                 .collect())
         }
         Means::Rss => {
             let table = ethtool::indirection(&of.interface).map_err(|error| {
                 Fault::because(subject(), error, "steer --by irq or rps: this device has no table that can be read")
             })?;
-            Ok(vec![(Knob::Rss(of.interface.clone()), spread(of, cores, table.len())?)])
+            Ok(vec![(KernelSetting::Rss(of.interface.clone()), spread(of, cores, table.len())?)])
         }
     }
 }
 
-fn rps(of: &InterfaceSteering, queue: &ReceiveQueue) -> Knob {
-    Knob::Rps(of.interface.clone(), queue.number)
+fn rps(of: &InterfaceSteering, queue: &ReceiveQueue) -> KernelSetting {
+    KernelSetting::Rps(of.interface.clone(), queue.number)
 }
 
 /// A table of `entries` receive queues: those whose lines go to `cores` alone, in turn.
@@ -72,12 +72,12 @@ pub(super) fn xps(of: &InterfaceSteering, cores: &CpuSet) -> Result<Plan> {
         let cause = "one transmit queue leaves nothing to choose";
         return Err(Fault::new(format!("{}: --xps", of.interface), cause, "leave --xps out"));
     }
-    let knob = |number| Knob::Xps(of.interface.clone(), number);
+    let setting = |number| KernelSetting::Xps(of.interface.clone(), number);
     Ok(of
         .transmit
         .iter()
         .zip(deal(cores, of.transmit.len()))
-        .map(|(queue, cores)| (knob(queue.number), cores))
+        .map(|(queue, cores)| (setting(queue.number), cores))
         .collect())
 }
 
@@ -99,7 +99,7 @@ pub(super) fn flows(of: &InterfaceSteering, on: bool, entries: &Reading<u32>) ->
     };
     // The kernel's documentation divides the table among the queues.
     let flows = entries / queues.len() as u32;
-    Ok(queues.into_iter().map(|queue| (Knob::Flows(of.interface.clone(), queue), vec![flows])).collect())
+    Ok(queues.into_iter().map(|queue| (KernelSetting::Flows(of.interface.clone(), queue), vec![flows])).collect())
 }
 
 /// `cores` distributed to `hands` in turn: every core to one hand, or every hand one core, whichever are fewer.

@@ -104,9 +104,9 @@ fn interrupts_queues_and_flows_are_set_and_come_back() {
 #[test]
 fn a_line_is_sent_back_to_its_core_before_it_may_go_elsewhere() {
     let tree = Tree::new();
-    assert_eq!(Knob::Irq(40).restoring_writes(tree.0.path(), vec![0, 1, 2, 3]), [vec![2], vec![0, 1, 2, 3]]);
-    assert_eq!(Knob::Irq(40).restoring_writes(tree.0.path(), vec![2]), [vec![2]]);
-    assert_eq!(Knob::Rps("nic".into(), 0).restoring_writes(tree.0.path(), vec![]), [Value::new()]);
+    assert_eq!(KernelSetting::Irq(40).restoring_writes(tree.0.path(), vec![0, 1, 2, 3]), [vec![2], vec![0, 1, 2, 3]]);
+    assert_eq!(KernelSetting::Irq(40).restoring_writes(tree.0.path(), vec![2]), [vec![2]]);
+    assert_eq!(KernelSetting::Rps("nic".into(), 0).restoring_writes(tree.0.path(), vec![]), [Value::new()]);
 }
 
 #[test]
@@ -184,8 +184,8 @@ fn killed_at_any_write_everything_comes_back_though_the_disk_is_full() {
     let (path, entries) = (tree.journal(), steered.journal.entries.clone());
     let whole = fs::read(&path).unwrap();
     drop(steered);
-    let set = |entries: &[Entry<Knob>]| {
-        entries.iter().for_each(|entry| entry.knob.write(tree.0.path(), &entry.set).unwrap());
+    let set = |entries: &[Entry<KernelSetting>]| {
+        entries.iter().for_each(|entry| entry.setting.write(tree.0.path(), &entry.set).unwrap());
     };
     let restored = |left: &[u8]| {
         disk.free();
@@ -200,10 +200,10 @@ fn killed_at_any_write_everything_comes_back_though_the_disk_is_full() {
         set(&entries[..whole[..cut].iter().filter(|byte| **byte == b'\n').count()]);
         restored(&whole[..cut]);
     }
-    let back = entries.iter().rev().flat_map(|entry| entry.back.iter().map(move |value| (&entry.knob, value)));
+    let back = entries.iter().rev().flat_map(|entry| entry.back.iter().map(move |value| (&entry.setting, value)));
     for steps in 0..=back.clone().count() {
         set(&entries);
-        back.clone().take(steps).for_each(|(knob, value)| knob.write(tree.0.path(), value).unwrap());
+        back.clone().take(steps).for_each(|(setting, value)| setting.write(tree.0.path(), value).unwrap());
         assert_eq!(restored(&whole), ["what a killed run had set on nic is restored"], "{steps} steps back");
     }
 }
@@ -221,9 +221,9 @@ fn on_a_full_disk_nothing_is_changed_and_what_was_comes_back() {
     disk.fill(4096);
     let mut journal = open(tree.0.path(), "nic").unwrap();
     let cores: Value = (0..1000).collect();
-    journal.change(Knob::Xps("nic".into(), 0), cores.clone()).unwrap();
+    journal.change(KernelSetting::Xps("nic".into(), 0), cores.clone()).unwrap();
     let whole = fs::read(tree.journal()).unwrap();
-    let (changed, fault) = (tree.all(), journal.change(Knob::Xps("nic".into(), 1), cores).unwrap_err());
+    let (changed, fault) = (tree.all(), journal.change(KernelSetting::Xps("nic".into(), 1), cores).unwrap_err());
     assert!(fault.next().starts_with("free space there"), "{fault}");
     assert!(changed != BEFORE && tree.all() == changed && fs::read(tree.journal()).unwrap() == whole);
     assert_eq!(journal.restore(), Vec::<String>::new());
@@ -273,32 +273,32 @@ fn interfaces_and_cores_that_are_not_there_are_refused() {
     assert_eq!(tree.all(), BEFORE);
 }
 
-fn knobs() -> impl Strategy<Value = Knob> {
+fn settings() -> impl Strategy<Value = KernelSetting> {
     let name = "[a-z][a-z0-9.-]{0,14}";
     prop_oneof![
-        any::<u32>().prop_map(Knob::Irq),
-        (name, any::<u32>()).prop_map(|(interface, queue)| Knob::Rps(interface, queue)),
-        (name, any::<u32>()).prop_map(|(interface, queue)| Knob::Flows(interface, queue)),
-        (name, any::<u32>()).prop_map(|(interface, queue)| Knob::Xps(interface, queue)),
-        name.prop_map(Knob::Rss),
+        any::<u32>().prop_map(KernelSetting::Irq),
+        (name, any::<u32>()).prop_map(|(interface, queue)| KernelSetting::Rps(interface, queue)),
+        (name, any::<u32>()).prop_map(|(interface, queue)| KernelSetting::Flows(interface, queue)),
+        (name, any::<u32>()).prop_map(|(interface, queue)| KernelSetting::Xps(interface, queue)),
+        name.prop_map(KernelSetting::Rss),
     ]
 }
 
 proptest! {
     #[test]
     fn entries_read_back(
-        knob in knobs(),
+        setting in settings(),
         back in prop::collection::vec(prop::collection::vec(any::<u32>(), 0..5), 1..3),
         set in prop::collection::vec(any::<u32>(), 0..5),
     ) {
-        let entry = Entry { knob, back, set };
-        prop_assert_eq!(Entry::<Knob>::parse(entry.line().trim_end_matches('\n')), Some(entry));
+        let entry = Entry { setting, back, set };
+        prop_assert_eq!(Entry::<KernelSetting>::parse(entry.line().trim_end_matches('\n')), Some(entry));
     }
 
     #[test]
     fn any_text_reads_without_panic_and_leads_nowhere_else(text in "[a-z0-9/.,;\t\n -]{0,80}") {
-        for entry in text.lines().filter_map(Entry::<Knob>::parse) {
-            prop_assert!(!entry.knob.to_string().contains('/') && !entry.knob.to_string().contains(".."));
+        for entry in text.lines().filter_map(Entry::<KernelSetting>::parse) {
+            prop_assert!(!entry.setting.to_string().contains('/') && !entry.setting.to_string().contains(".."));
         }
     }
 }

@@ -108,6 +108,14 @@ pub fn live() -> Result<Known> {
     of(&Key::live(), &boot(), now())
 }
 
+/// The costs of this host, as [`keep_below`] stored them.
+///
+/// # Errors
+/// As for [`live`].
+pub fn live_below(folder: &Path) -> Result<Known> {
+    of_in(&[folder.to_owned()], &Key::live(), &boot(), now())
+}
+
 /// The costs of the host of that name, whose file is not compared with the machine unless it is this host.
 ///
 /// # Errors

@@ -7,7 +7,7 @@
 //! A counter that falls has wrapped where the power for that is possible ([`Covers::most`]), else it was reset. A reset
 //! close to either end of its range, within that power, cannot be told from counting on.
 
-mod drawn;
+mod energy_reading;
 pub mod found;
 mod offset;
 mod sensor;
@@ -15,7 +15,7 @@ mod sensor;
 mod tests;
 mod track;
 
-pub use drawn::{EnergyReading, Floor, total};
+pub use energy_reading::{EnergyReading, Floor, total};
 pub use offset::{Offset, fit};
 pub use sensor::{Band, Covers, Measure, Sensor};
 pub use track::{Advance, Gap, Integral, Track, advance};

@@ -1,8 +1,8 @@
-//! The decisions of the daemon: which rank of a running job goes to which core, whether that helped, and what to take back.
+//! The decisions of the daemon: moves of ranks of a running job, verdicts on them, and undoing.
 //!
-//! A [`Decider`] is handed one [`Observation`] a window and says what to do. It has no clock: observations bring their time.
-//! A proposal must promise a gain in each of several windows in a row, moves are few, and each is judged by what the job got
-//! done before and after it; what did not help is taken back and not tried again for a while.
+//! A [`Decider`] gets one [`Observation`] a window and returns actions. It has no clock: observations have their time.
+//! A proposal must promise a gain in each of several windows in a row, moves are few, and each is judged by the job's
+//! progress before and after; a move that does not help is undone and barred for a while.
 
 mod observation;
 mod proposal;
@@ -80,7 +80,7 @@ enum Phase {
     Trying(Trial),
 }
 
-/// Why nothing is moved; kept so that the same reason is told once.
+/// Reason why nothing is moved; kept so that a reason is reported once.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Idle {
     NothingHelps,
@@ -130,7 +130,7 @@ impl Decider {
         }
     }
 
-    /// The actions where the caller could not carry out the last move, or does not want it.
+    /// The actions after a move that the caller could not or would not carry out.
     pub fn refused(&mut self, seen: &Observation, step: &[Change]) -> Vec<Action> {
         self.bar(seen.time, step);
         let Phase::Trying(mut trial) = std::mem::replace(&mut self.phase, Phase::Watching) else { return vec![] };
@@ -236,7 +236,7 @@ impl Verdict {
     }
 }
 
-/// A sentence on what a rank does and what its seat lacks, as far as it is known.
+/// A rank and its seat in words, with the known shares of computing, waiting and other work.
 fn told(seating: &Seating, rank: &RankSeen) -> String {
     let taken = seating.capability(&rank.host, &rank.cores).map(|capability| 1.0 - capability);
     let computing = rank.mpi.map(|mpi| 1.0 - mpi);

@@ -3,7 +3,7 @@
 use machine::{CoreId, CpuSet, Nanoseconds};
 use serde::{Deserialize, Serialize};
 
-/// One window. A line of JSON each makes a recorded run.
+/// One window. A recorded run has a line of JSON for each.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Observation {
     /// When the window ended, by the caller's clock.
@@ -14,7 +14,7 @@ pub struct Observation {
     pub cores: Vec<CoreSeen>,
 }
 
-/// The identity of a process on its host: process numbers are used again, but with other start times.
+/// The identity of a process on its host: process numbers are reused, but with other start times.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Process {
     /// Its number.
@@ -23,7 +23,7 @@ pub struct Process {
     pub started: u64,
 }
 
-/// One rank. Shares are of the window, 0 to 1; `None` is what is not known.
+/// One rank. Shares are of the window, 0 to 1; `None` is not known.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct RankSeen {
     /// Its number in the job.
@@ -38,7 +38,7 @@ pub struct RankSeen {
     pub allowed: CpuSet,
     /// The NUMA node of its memory, from which it is not moved.
     pub node: Option<u32>,
-    /// The reason why it is left alone: its program pinned it, it is on a host that the caller does not reach, and the like.
+    /// The reason why it is left alone: its program pinned it, the caller does not reach its host, and the like.
     pub held: Option<String>,
     /// Share of the time in MPI; the rest is computing, but for `blocked`.
     pub mpi: Option<f64>,
@@ -64,7 +64,7 @@ pub struct CoreSeen {
     pub core: CoreId,
     /// Its NUMA node.
     pub node: Option<u32>,
-    /// Share of the time that others than the job's ranks used.
+    /// Share of the time used by others than the job's ranks.
     pub taken: Option<f64>,
     /// Whether ranks of another job are on it.
     pub occupied: bool,

@@ -1,5 +1,5 @@
-//! Which ranks to move: the one that sets the pace to a free core that is less burdened, else into the place of the one
-//! with the most slack; partners onto cores of equal capability.
+//! Proposals of moves: the rank that sets the pace goes to a less burdened free core, else into the place of the rank with
+//! the most slack; partners go to cores of equal capability.
 
 use std::collections::BTreeSet;
 
@@ -11,8 +11,8 @@ use super::seating::{MATCH, Seating};
 
 /// Steps of one proposal at most.
 const STEPS: usize = 8;
-/// The share by which a step must lower the potential, and a longer proposal the time, to be worth a move: one rank in
-/// twenty that are equally slow lowers the potential by as much.
+/// Least share by which a step lowers the potential, and a longer proposal the time: as much as the relief of one of twenty
+/// equally slow ranks lowers the potential.
 const LEAST_FALL: f64 = 0.003;
 
 /// One rank's new seat.
@@ -24,14 +24,14 @@ pub struct Change {
     pub host: String,
     /// Its process.
     pub process: Process,
-    /// Where it is.
+    /// Its present seat.
     pub from: CpuSet,
-    /// Where it is to be.
+    /// Its new seat.
     pub to: CpuSet,
 }
 
 impl Change {
-    /// The change that takes this one back.
+    /// The change that undoes this one.
     pub fn reverse(&self) -> Change {
         Change { from: self.to.clone(), to: self.from.clone(), ..self.clone() }
     }
@@ -71,7 +71,7 @@ struct Search<'a> {
     is_barred: &'a dyn Fn(&Key) -> bool,
 }
 
-/// The best steps by the window `seen`; none where nothing helps.
+/// The best steps by the window `seen`; `None` where nothing helps.
 pub fn propose(seen: &Observation, most: usize, is_barred: &dyn Fn(&Key) -> bool) -> Option<Proposal> {
     let search = Search { seen, seating: Seating::of(seen), movable: movable(seen), is_barred };
     let mut seats: Vec<CpuSet> = seen.ranks.iter().map(|rank| rank.cores.clone()).collect();
@@ -91,7 +91,7 @@ pub fn propose(seen: &Observation, most: usize, is_barred: &dyn Fn(&Key) -> bool
     best.map(|(_, proposal)| proposal)
 }
 
-/// By rank: whether its seat is its own, is on one NUMA node, and may be changed by the daemon.
+/// By rank: whether it may be moved: it is not held, and shares no core with another rank.
 fn movable(seen: &Observation) -> Vec<bool> {
     let shares = |a: &RankSeen| {
         let meets = |b: &&RankSeen| a.host == b.host && !a.cores.intersection(&b.cores).is_empty();
@@ -109,7 +109,7 @@ impl Search<'_> {
             let free = self.free(place, seats).map(|to| vec![(place, to)]);
             let swaps = (0..seats.len()).filter(|other| self.may_swap(place, *other, seats));
             let swaps = swaps.map(|other| vec![(place, seats[other].clone()), (other, seats[place].clone())]);
-            // A move to a free core displaces no rank, so it comes first, and a swap must be better to be taken.
+            // A move to a free core displaces no rank: it comes first, and a swap must be better.
             for moves in free.into_iter().chain(swaps) {
                 let mut next = seats.to_vec();
                 moves.iter().for_each(|(place, to)| next[*place] = to.clone());

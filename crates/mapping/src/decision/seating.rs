@@ -1,8 +1,8 @@
 //! Estimates of a job's time with its ranks on other cores, from the observation of one window.
 //!
-//! A rank that does not wait sets the pace (paper 002, section 6.1): its busy time lasts as much longer or shorter as the
-//! core that it gets can do less or more. Partners on cores of unequal capability fall out of phase (section 6.2), which
-//! costs them at most the time that they spend in MPI, in proportion to the difference.
+//! A rank that does not wait sets the pace (paper 002, section 6.1): its busy time is inverse to the capability of its core.
+//! Partners on cores of unequal capability fall out of phase (section 6.2), which costs them at most their time in MPI, in
+//! proportion to the difference.
 
 use std::collections::HashMap;
 
@@ -10,11 +10,11 @@ use machine::{CoreId, CpuSet};
 
 use super::observation::{Observation, RankSeen};
 
-/// The least that a core is taken to have left for ranks, so that ratios stay finite.
+/// Least assumed capability of a core, so that ratios stay finite.
 const LEAST_CAPABILITY: f64 = 0.01;
-/// Exponent of a mean over ranks that follows the slowest of them, and yet falls when one of two equally slow ones is relieved.
+/// Exponent of a mean over ranks that follows the slowest rank, but falls when one of two equally slow ranks is relieved.
 const TOWARDS_SLOWEST: i32 = 16;
-/// Cores of partners whose capabilities differ by less match.
+/// Difference in capability below which the cores of partners match.
 pub const MATCH: f64 = 0.1;
 
 /// The estimates of one window for ranks on any seats.
@@ -38,14 +38,14 @@ impl<'a> Seating<'a> {
         Seating { seen, capability: capability.collect(), partners: seen.ranks.iter().map(partner).collect() }
     }
 
-    /// The mean capability of these cores. `None` where that of one of them is not known.
+    /// The mean capability of a seat's cores; `None` where one of these is not known.
     pub fn capability(&self, host: &str, seat: &CpuSet) -> Option<f64> {
         let of = |core| self.capability.get(&(host, core)).copied();
         seat.iter().map(of).sum::<Option<f64>>().filter(|_| !seat.is_empty()).map(|sum| sum / seat.len() as f64)
     }
 
-    /// The share of the window in which a rank would not wait. A rank whose waiting is not known is taken not to wait. Time that it
-    /// is blocked is the same on any core.
+    /// The share of the window in which a rank would be busy. A rank of unknown waiting is taken not to wait. Blocked time
+    /// is the same on any core.
     pub fn busy(&self, place: usize, seat: &CpuSet) -> Option<f64> {
         let rank = &self.seen.ranks[place];
         let busy = 1.0 - rank.wait.unwrap_or(0.0);
@@ -66,7 +66,7 @@ impl<'a> Seating<'a> {
         Some((of(place)? - of(partner)?).abs())
     }
 
-    /// The job's time over that of the window, as the slowest rank has it.
+    /// The job's time over that of the window, by the slowest rank.
     pub fn time(&self, seats: &[CpuSet]) -> Option<f64> {
         let slowest = (0..seats.len())
             .map(|place| self.busy(place, &seats[place]))
@@ -74,7 +74,7 @@ impl<'a> Seating<'a> {
         Some(slowest + self.out_of_phase(seats))
     }
 
-    /// Like [`Seating::time`], but a smooth mean over ranks, which a search can descend.
+    /// Like [`Seating::time`], but by a smooth mean over ranks, which a search can descend.
     pub fn potential(&self, seats: &[CpuSet]) -> Option<f64> {
         let powers = (0..seats.len()).map(|place| Some(self.busy(place, &seats[place])?.powi(TOWARDS_SLOWEST)));
         let mean = powers.sum::<Option<f64>>()? / seats.len().max(1) as f64;

@@ -21,9 +21,9 @@ pub struct Settings {
     pub better: f64,
     /// Windows without a proposal after a move was judged.
     pub cooling: usize,
-    /// Moves within an hour, without those that take a move back.
+    /// Most moves within an hour, without those that undo a move.
     pub moves_an_hour: usize,
-    /// How long a move that did not help is not tried again. Each further time doubles it, up to a day.
+    /// Time for which a move that did not help is barred. Each further time doubles the bar, up to a day.
     pub bar: Nanoseconds,
 }
 

@@ -1,4 +1,4 @@
-//! Jobs for tests: ranks that compute and then wait for the slowest, on cores of which others take a part.
+//! Jobs for tests: ranks that compute and then wait for the slowest rank, on cores with other work.
 
 use machine::{CoreId, CpuSet, Nanoseconds};
 

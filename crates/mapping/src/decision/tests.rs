@@ -96,7 +96,7 @@ fn partners_come_to_cores_of_equal_capability() {
 fn a_bad_move_is_undone_by_the_next_decision_and_barred_longer_each_time() {
     let mut job = Job::of(GROMACS_A, GROMACS, TAKEN);
     job.noise = 0.01;
-    // Rank 0 is slower away from core 0 than on it, whatever the cores promise: its memory or a device is there.
+    // Rank 0 is slower away from core 0, whatever the cores promise: its memory or a device is near core 0.
     job.hidden = |rank, core| if rank == 0 && core != 0 { 2.0 } else { 1.0 };
     let before = job.iteration();
     let mut decider = decider();
@@ -203,7 +203,7 @@ fn an_observation_is_read_as_it_was_written() {
     assert!(read.cores.iter().zip(&seen.cores).all(|(a, b)| near(a.taken, b.taken) && a.node == b.node));
 }
 
-/// A host of `cores` cores on two NUMA nodes with some ranks, and what its windows may be like.
+/// A host of some cores on two NUMA nodes with some ranks, and the levels of its windows.
 fn worlds() -> impl Strategy<Value = (Observation, Vec<Vec<f64>>)> {
     let rank = (0_usize..8, 1_u32..256, prop::option::weighted(0.1, Just("held".to_owned())), any::<bool>());
     (prop::collection::vec(rank, 1..7), prop::collection::vec(prop::bool::weighted(0.1), 8)).prop_flat_map(

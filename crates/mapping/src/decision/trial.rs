@@ -1,4 +1,4 @@
-//! Whether a move helped: windows before it against windows after it.
+//! Trial of a move: windows before the move against windows after.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use super::proposal::{Change, Step};
 pub enum Measure {
     /// Messages or calls a second, over all ranks.
     Progress,
-    /// The share of time in which ranks are not denied their cores: all that scheduling data tell.
+    /// The share of time in which ranks are not denied their cores, the only measure in scheduling data.
     Undenied,
 }
 
@@ -42,12 +42,12 @@ pub struct Trial {
     pub measure: Measure,
     before: Vec<f64>,
     after: Vec<f64>,
-    /// Windows that are still to settle, and are not judged.
+    /// Windows to come in which the job settles, which are not judged.
     settling: usize,
-    /// Steps to come, in order; those of one host wait for each other.
+    /// Steps to come, in order; steps of one host are carried out one a window.
     pub pending: Vec<Step>,
     pub done: Vec<Step>,
-    /// The promised gain; `reason` has the evidence.
+    /// The promised gain; its evidence is in `reason`.
     pub gain: (f64, f64),
     pub reason: String,
 }
@@ -66,7 +66,7 @@ pub struct Verdict {
 }
 
 impl Trial {
-    /// A trial of a proposal; `None` where no measure would tell whether it helps.
+    /// A trial of a proposal; `None` where no measure is known.
     pub fn of<'a>(
         steps: Vec<Step>,
         before: impl Iterator<Item = &'a Observation> + Clone,
@@ -91,7 +91,7 @@ impl Trial {
         now
     }
 
-    /// All changes that were made, reversed: from the seats that the ranks have to those that they had.
+    /// All changes that were made, reversed: from the present seats to the original ones.
     pub fn reverse(&self) -> Step {
         let mut seats: BTreeMap<Process, Change> = BTreeMap::new();
         for change in self.done.iter().flatten() {
@@ -100,7 +100,7 @@ impl Trial {
         seats.into_values().filter(|change| change.from != change.to).map(|change| change.reverse()).collect()
     }
 
-    /// Whether the trial's ranks are where it put them, and may go where its pending steps want them.
+    /// Whether the trial's ranks are where its steps put them, and may go back or on to the seats of the pending steps.
     pub fn is_as_left(&self, seen: &Observation) -> bool {
         let rank = |change: &Change| seen.ranks.iter().find(|rank| rank.process == change.process);
         let is_there = |change: &Change| rank(change).is_some_and(|rank| rank.cores == change.from);
@@ -121,7 +121,7 @@ impl Trial {
             self.settling -= 1;
             return None;
         }
-        // The progress of a window counts as 0 where that of a rank is not known.
+        // An unknown measure counts as 0.
         self.after.push(self.measure.of(seen).unwrap_or(0.0));
         (self.after.len() >= judged).then(|| Verdict {
             measure: self.measure,
@@ -139,7 +139,7 @@ fn median(values: &[f64]) -> f64 {
     if sorted.len() % 2 == 1 { sorted[middle] } else { (sorted[middle - 1] + sorted[middle]) / 2.0 }
 }
 
-/// The share of pairs in which the later value is more, equal ones as halves: one outlier changes it little.
+/// The share of pairs with a larger later value, equal values counted as halves; robust against an outlier.
 fn superiority(before: &[f64], after: &[f64]) -> f64 {
     let pairs = before.iter().flat_map(|before| after.iter().map(move |after| (before, after)));
     let wins: f64 = pairs

@@ -37,7 +37,7 @@ fn problem(softirqs: [&[f64]; 2], computing: &[f64]) -> Problem {
     }
 }
 
-/// A judge that uses the estimate, and counts the mappings that it is asked about.
+/// A judge that uses the estimate, and counts the mappings that it judges.
 struct ByEstimate<'p>(&'p Problem, AtomicUsize, usize);
 
 impl Judge for ByEstimate<'_> {
@@ -122,7 +122,7 @@ fn talkative_partners_come_near_where_capability_allows() {
     assert!(pair(0, 2) && pair(1, 3), "{found:?}");
 }
 
-/// Paper 002, Tables 1 and 2: what the paper's authors chose is found, or what is as good.
+/// Paper 002, Tables 1 and 2: the search finds the mapping of the paper's authors, or one as good.
 #[test]
 #[ignore = "make check"]
 fn the_papers_mappings_are_found_on_their_simulated_testbeds() {

@@ -9,7 +9,7 @@ use machine::costs::Interval;
 use machine::{Nanoseconds, Result, Site};
 use rounds::statistics::predictive_interval;
 use runtime::expectation::Expectation;
-use runtime::measured::{Build, RATE, Told, rate_on, time_at, work_at};
+use runtime::measured::{Build, RATE, SourcedInterval, rate_on, time_at, work_at};
 use runtime::site::Evidence;
 
 /// Least number of timed uses: of fewer, the first ones with cold caches would count too much.
@@ -21,7 +21,7 @@ const RUNS: usize = 3;
 const FEW: f64 = 2.0;
 
 /// Measurements of an application's earlier runs, for plans.
-pub fn told(ledger: &Ledger, application: &str) -> impl Fn(&Build, &str) -> Option<Told> {
+pub fn told(ledger: &Ledger, application: &str) -> impl Fn(&Build, &str) -> Option<SourcedInterval> {
     move |build, quantity| {
         let outcomes = earlier(ledger, &subject(application, build), quantity);
         let interval = match outcomes.as_slice() {
@@ -32,7 +32,7 @@ pub fn told(ledger: &Ledger, application: &str) -> impl Fn(&Build, &str) -> Opti
             }
             all => predictive_interval(all)?,
         };
-        Some(Told { interval, how: machine::count::of(outcomes.len() as u64, "earlier run") })
+        Some(SourcedInterval { interval, how: machine::count::of(outcomes.len() as u64, "earlier run") })
     }
 }
 
@@ -82,13 +82,9 @@ fn predict_one(
         Some(interval) => (interval, format!("{} earlier runs", earlier.len())),
         None => (by_costs, because.to_owned()),
     };
-    let (choice, version) = (Some(site.to_string()), env!("CARGO_PKG_VERSION").to_owned());
-    let prediction = Prediction { id: 0, made: now(), kind, subject, quantity, expected, because, choice, version };
-    let same = |open: &Prediction| {
-        (&open.subject, &open.quantity, open.expected)
-            == (&prediction.subject, &prediction.quantity, prediction.expected)
-    };
-    if !ledger.open_predictions().any(same) {
+    let of = Prediction::new(kind, subject, quantity, expected, because);
+    let prediction = Prediction { choice: Some(site.to_string()), ..of }.widened(ledger.widening(kind, None));
+    if !ledger.open_predictions().any(|open| open.key() == prediction.key()) {
         ledger.predict(prediction)?;
     }
     Ok(())

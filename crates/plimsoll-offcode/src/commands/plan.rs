@@ -15,7 +15,7 @@ use runtime::closure::Closure;
 use runtime::draft::{Draft, build, draft};
 use runtime::ground::Ground;
 use runtime::layout::{Knowledge, Laid, UNKNOWN_RATE};
-use runtime::measured::{Told, nothing};
+use runtime::measured::{SourcedInterval, nothing};
 use runtime::objective::Objective;
 use runtime::{Catalogue, costs, grounds};
 use serde::Serialize;
@@ -62,8 +62,8 @@ struct Page<'a> {
     application: &'a str,
     objective: &'a Objective,
     /// Time that an offcode takes for a message at each site, and the rate of each channel.
-    works: &'a [Vec<Option<Told>>],
-    rates: &'a [Told],
+    works: &'a [Vec<Option<SourcedInterval>>],
+    rates: &'a [SourcedInterval],
     layout: &'a Layout,
     prices: &'a [Price],
     plan: Option<&'a Plan>,

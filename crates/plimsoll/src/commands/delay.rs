@@ -198,25 +198,18 @@ fn tell_prediction(
     findings: &Findings,
 ) -> Result<()> {
     let expected = causal::expect(findings, dearer, to)?;
-    let prediction = Prediction {
-        id: 0,
-        made: machine::here::now(),
-        kind: Kind::Causal,
-        subject: subject(command)?,
-        quantity: carriers_quantity(from, to),
-        expected: expected.ratio,
-        because: expected.because,
-        choice: None,
-        version: env!("CARGO_PKG_VERSION").into(),
-    };
-    let kept = Ledger::open().and_then(|mut ledger| ledger.predict(prediction.clone()));
-    let in_ledger = if super::kept(kept.map(Some)).is_some() { " In the ledger." } else { "" };
+    let (subject, quantity) = (subject(command)?, carriers_quantity(from, to));
+    let of = Prediction::new(Kind::Causal, subject, quantity, expected.ratio, expected.because);
+    let mut ledger = super::kept(Ledger::open().map(Some));
+    let prediction = of.widened(ledger.as_ref().and_then(|ledger| ledger.widening(Kind::Causal, None)));
+    let kept = ledger.as_mut().map(|ledger| ledger.predict(prediction.clone())).transpose();
+    let in_ledger = if super::kept(kept).is_some() { " In the ledger." } else { "" };
     let words = format!(
         "Expected over {to}: {:.3} times as long ({:.3} .. {:.3}): {}.{in_ledger}\nTo hold that against what comes:\n{}\n",
         prediction.expected.middle,
         prediction.expected.low,
         prediction.expected.high,
-        prediction.because,
+        prediction.grounds(),
         settled_by(command, from, to)
     );
     output::print(&words)

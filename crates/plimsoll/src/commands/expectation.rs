@@ -1,6 +1,6 @@
 //! Expectations for a whole job from a replay of a part of it, and their names in the ledger.
 
-use experiment::ledger::{Kind, Prediction, Subject};
+use experiment::ledger::{Kind, Ledger, Prediction, Subject, Widening};
 use machine::costs::Interval;
 
 /// Note where measured costs contradict a recording.
@@ -16,19 +16,29 @@ pub fn of_job(time: &Interval, outside: f64, becomes: (f64, f64)) -> Interval {
     Interval { low: of_job(time.low, becomes.0), middle: of_job(time.middle, 1.0), high: of_job(time.high, becomes.1) }
 }
 
-/// The ledger's prediction for a command that is expected to take `expected` of the time of `now`.
-pub fn expectation(folder: &str, command: &str, now: &str, expected: Interval) -> Prediction {
-    Prediction {
-        id: 0,
-        made: machine::here::now(),
-        kind: Kind::WhatIf,
-        subject: subject(now),
-        quantity: over(command, now),
-        expected,
-        because: format!("a replay of {folder} under the costs of the machine"),
-        choice: None,
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-    }
+/// Changes of a replay, by which the ledger judges its predictions apart.
+pub const CARRIER: &str = "carrier";
+pub const MAPPING: &str = "mapping";
+pub const SETTING: &str = "setting";
+
+/// The prediction of a quantity over that of `now`, from a replay of the profile `folder` with another `lever`. `level`: the
+/// share of outcomes in the interval, where outcomes of recorded programs say it.
+pub fn expectation(
+    folder: &str,
+    quantity: String,
+    now: &str,
+    lever: &str,
+    expected: Interval,
+    level: Option<f64>,
+) -> Prediction {
+    let because = format!("a replay of {folder} under the costs of the machine");
+    let of = Prediction::new(Kind::WhatIf, subject(now), quantity, expected, because);
+    Prediction { lever: Some(lever.to_owned()), level: level.unwrap_or(of.level), ..of }
+}
+
+/// The widening of expectations with this lever; `None` also without a ledger.
+pub fn widening(ledger: Option<&Ledger>, lever: &str) -> Option<Widening> {
+    ledger?.widening(Kind::WhatIf, Some(lever))
 }
 
 /// The ledger's name of the run that commands are compared with.
@@ -39,4 +49,9 @@ pub fn subject(now: &str) -> Subject {
 /// The ledger's name of the time of a command over another's; `plimsoll try` looks for it.
 pub fn over(command: &str, now: &str) -> String {
     format!("time of `{command}` over `{now}`")
+}
+
+/// The same of the time between MPI_Init and MPI_Finalize.
+pub fn over_in_mpi(command: &str, now: &str) -> String {
+    format!("time between MPI_Init and MPI_Finalize of `{command}` over `{now}`")
 }

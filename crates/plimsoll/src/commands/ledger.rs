@@ -1,9 +1,11 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use experiment::ledger::{self, Ledger};
+use experiment::ledger::{self, Kind, Ledger, Pair, Scores};
 use linux::output;
 use machine::{Fault, Result};
+use whatif::outcome::Forecast;
+use whatif::outcome::bank::{Bank, LEVEL, Row};
 
 use super::outputs::{self, Json};
 
@@ -15,6 +17,13 @@ pub struct Arguments {
     /// Write the ledger as an HTML page to this file
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
+    /// Print instead, by kind of prediction and what it changes, how good the intervals were
+    ///
+    /// HELD: the share of outcomes in their interval, with the 95 % interval of that share, beside the share that was CLAIMED. BIAS:
+    /// the median outcome over the expected one. WIDTH: the median of an interval's high end over its low end. WORST: the farthest
+    /// outcome, over or under the expected one. SCORE: the interval score on logarithms, width plus misses; less is better.
+    #[arg(long, conflicts_with = "html")]
+    score: bool,
     #[command(flatten)]
     json: Json,
 }
@@ -23,6 +32,16 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     let ledger = Ledger::open()?;
     if let Some(note) = &ledger.note {
         eprintln!("plimsoll: {note}");
+    }
+    if arguments.score {
+        let here = Scores { place: "on this host", scores: ledger::score(&ledger::pairs(&ledger)) };
+        let all = [
+            here,
+            Scores { place: "shipped: recorded programs, each by the others", scores: ledger::score(&shipped()) },
+        ];
+        let page = || all.iter().map(|scores| scores.terminal(output::width())).collect::<Vec<_>>().join("\n");
+        arguments.json.tell(|| outputs::json(&all), || output::page(&page()))?;
+        return Ok(ExitCode::SUCCESS);
     }
     let all = serde_json::json!({ "predictions": ledger.predictions, "outcomes": ledger.outcomes });
     arguments.json.tell(|| outputs::json(&all), || output::page(&ledger::terminal(&ledger)))?;
@@ -34,4 +53,16 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The outcomes that intervals of `plimsoll whatif` are calibrated by.
+fn shipped() -> Vec<Pair> {
+    let pair = |(row, forecast): (&Row, Forecast)| match forecast {
+        Forecast::Within { time, .. } => {
+            let lever = Some(row.kind.word().to_owned());
+            Some(Pair { kind: Kind::WhatIf, lever, expected: time, level: LEVEL, value: row.observed })
+        }
+        _ => None,
+    };
+    Bank::shipped().cross_judged().into_iter().filter_map(pair).collect()
 }

@@ -10,10 +10,10 @@ use machine::costs::store::{self, Known};
 use machine::seat::{Seat, Seats};
 use machine::{CoreCapability, CoreId, Fault, Machine, Reading, Result, Source, count};
 use mapping::advice::{Advice, LEAST};
-use mapping::missed::ReplayError;
 use mapping::problem::Problem;
 use mapping::reason::{Move, moves};
 use mapping::recorded::{Recorded, Replays, softirqs, stalls};
+use mapping::replay_error::ReplayError;
 use mapping::search::{Found, search};
 use mapping::simulated::Simulated;
 use mapping::steering::steerings;
@@ -23,7 +23,7 @@ use whatif::answer::Program;
 use whatif::lever::Lever;
 use whatif::replay::Buffer;
 
-use super::expectation::{CONTRADICTED, MOST_OUTSIDE, expectation, of_job};
+use super::expectation::{CONTRADICTED, MAPPING, MOST_OUTSIDE, expectation, of_job, over, widening};
 use super::outputs::Json;
 use super::simulate::testbed;
 use crate::map_page::{Page, Steered};
@@ -305,8 +305,11 @@ impl Proposed {
         let (now, then) = (shell(&self.now), shell(&words));
         match self.expected {
             Some(expected) => {
-                let expected = expectation(folder, &then, &now, expected);
-                super::kept(Ledger::open().and_then(|mut ledger| ledger.predict(expected)));
+                let of = expectation(folder, over(&then, &now), &now, MAPPING, expected, None);
+                super::kept(Ledger::open().and_then(|mut ledger| {
+                    let by = widening(Some(&ledger), MAPPING);
+                    ledger.predict(of.widened(by))
+                }));
             }
             None => eprintln!("Nothing is kept in the ledger: most of the job is its start and end."),
         }

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use ::machine::Result;
 
 mod against;
+mod bank;
 pub mod bench;
 pub mod calibrate;
 pub mod campaign;

@@ -15,8 +15,10 @@ use whatif::candidate::{Candidate, Recorded};
 use whatif::graph::Graph;
 use whatif::lever::{Change, Lever};
 use whatif::model::Progress;
+use whatif::outcome::bank::Bank;
+use whatif::outcome::{Forecast, Quality};
 
-use super::expectation::{CONTRADICTED, MOST_OUTSIDE, expectation, of_job};
+use super::expectation::{CARRIER, CONTRADICTED, MOST_OUTSIDE, expectation, of_job, over, widening};
 use super::levers::{Changes, Recording, factor, unsampled};
 use super::outputs::Json;
 use crate::opened::Opened;
@@ -125,10 +127,12 @@ pub fn answer(opened: &Opened, known: &Known, request: &Request) -> Result<ExitC
     let questions = questions(request, lever, &candidates)?;
     let levers: Vec<&Lever> = questions.iter().map(|question| &question.lever).collect();
     let answers = program.ask(&levers)?;
+    let quality = Quality::of(&program, opened.summary.as_ref());
     let asked = questions.into_iter().zip(answers).map(|(question, answer)| {
+        let forecast = Bank::shipped().of_answer(&program, &quality, &question.lever, &answer);
         let candidate = question.candidate.as_ref();
         let refused = candidate.and_then(|of| recorded.refused(of).or(refused.clone().filter(|_| of.is_on_core())));
-        Asked { refused, question, answer }
+        Asked { refused, question, answer, forecast }
     });
     let asked: Vec<Asked> = asked.collect();
     let tolerances = program.tolerances(&TOLERANCES)?;
@@ -222,34 +226,43 @@ impl Best<'_> {
     fn of(&self, number: usize, asked: &[Asked]) -> Result<String> {
         let at = self.program()?;
         let able = asked.iter().filter(|asked| asked.refused.is_none());
-        let mut able: Vec<_> = able.filter_map(|of| Some((of.question.candidate.as_ref()?, of.answer.time))).collect();
-        able.sort_by(|one, other| one.1.middle.total_cmp(&other.1.middle));
+        let mut able: Vec<_> = able.filter_map(|of| Some((of.question.candidate.as_ref()?, of))).collect();
+        able.sort_by(|(_, one), (_, other)| one.answer.time.middle.total_cmp(&other.answer.time.middle));
         if able.is_empty() {
             return Ok("\nNothing of this is a command to run.\n".to_owned());
         }
+        let keeps = self.outside <= MOST_OUTSIDE;
+        let mut ledger = if keeps { super::kept(Ledger::open().map(Some)) } else { Ledger::open().ok() };
+        let by = widening(ledger.as_ref(), CARRIER);
         let mut expected_of = Vec::new();
         let now = whatif_page::shell(self.recorded.command);
         let (mut text, mut trial) = (String::new(), format!("plimsoll try -- {now}"));
-        for (candidate, time) in able.into_iter().take(number) {
+        for (candidate, Asked { answer, forecast, .. }) in able.into_iter().take(number) {
             let command = whatif_page::shell(&self.recorded.under(&candidate.options, self.ranks, at));
-            // Start and end of the job may take half to twice as long under another carrier.
-            let expected = of_job(&time, self.outside, (0.5, 2.0));
-            text += &format!("{command}\n    {} for the whole job\n", whatif_page::than(&expected));
             trial += &format!(" -- {command}");
-            if self.outside > MOST_OUTSIDE {
+            if let Forecast::CannotTell { reason, .. } = forecast {
+                text += &format!("{command}\n    cannot tell: {reason}\n");
                 continue;
             }
-            expected_of.push(expectation(self.folder, &command, &now, expected));
+            // Start and end of the job may take half to twice as long under another carrier.
+            let expected = of_job(&forecast.run().unwrap_or(answer.time), self.outside, (0.5, 2.0));
+            let level = forecast.level();
+            let of = expectation(self.folder, over(&command, &now), &now, CARRIER, expected, level).widened(by);
+            text += &format!("{command}\n    {} for the whole job\n", whatif_page::than(&of.expected, level));
+            expected_of.push(of);
         }
-        if !expected_of.is_empty() {
-            let keep = |mut ledger: Ledger| expected_of.into_iter().try_for_each(|of| ledger.predict(of).map(drop));
-            super::kept(Ledger::open().and_then(keep));
+        let nothing = expected_of.is_empty();
+        text += &by.map(|by| format!("The intervals are {by}.\n")).unwrap_or_default();
+        if let (Some(ledger), true) = (&mut ledger, keeps) {
+            super::kept(expected_of.into_iter().try_for_each(|of| ledger.predict(of).map(drop)));
         }
-        if self.outside > MOST_OUTSIDE {
+        if !keeps {
             let share = 100.0 * self.outside / (1.0 + self.outside);
             text += &format!(
                 "Nothing is kept in the ledger: {share:.0} % of the job is its start and end; give it a longer input.\n"
             );
+        } else if nothing {
+            text += "Nothing is kept in the ledger: nothing can be told.\n";
         }
         Ok(format!("\n{text}\nTo hold that against what comes:\n{trial}\n"))
     }

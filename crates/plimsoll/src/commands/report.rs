@@ -150,7 +150,7 @@ fn export(folder: &Path, format: Export, world: usize, output: Option<&Path>) ->
         let next = "profile the program again with --trace";
         return Err(Fault::new(folder.display().to_string(), "no timeline was recorded", next));
     };
-    worlds::there(&timeline.worlds, world).map_err(|fault| fault.within(folder.display()))?;
+    worlds::check_world(&timeline.worlds, world).map_err(|fault| fault.within(folder.display()))?;
     let place = output.map_or_else(|| "standard output".into(), |path| path.display().to_string());
     let said = |error: io::Error| Fault::unwritable(place.clone(), error, "name another file with --output");
     let to: Box<dyn Write> = match output {

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use machine::Result;
 
-use super::{against, delay, replay, schedule, simulate};
+use super::{against, bank, delay, replay, schedule, simulate};
 
 /// Predicts what a program would take under another placement, carrier, wire, mapping or clock, with an interval
 #[derive(clap::Args)]
@@ -21,6 +21,8 @@ enum Mode {
     Delay(delay::Arguments),
     Schedule(schedule::Arguments),
     Simulate(simulate::Arguments),
+    #[command(hide = true)]
+    Bank(bank::Arguments),
 }
 
 const USAGE: &str = "plimsoll whatif [OPTIONS] DIR\n       plimsoll whatif <COMMAND>";
@@ -41,5 +43,6 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         Mode::Delay(arguments) => delay::run(arguments),
         Mode::Schedule(arguments) => schedule::run(&arguments),
         Mode::Simulate(arguments) => simulate::run(&arguments),
+        Mode::Bank(arguments) => bank::run(&arguments),
     }
 }

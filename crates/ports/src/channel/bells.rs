@@ -11,7 +11,7 @@ use machine::channel::{Bell, Sleeper, Specification, Synchronization};
 use machine::{Fault, Result};
 use rustix::net::SendFlags;
 
-use super::seat::Seat;
+use super::held_end::HeldEnd;
 use super::word::{self, WRITING, Word};
 
 /// Bells of the readers of one end, or of the writer of a multicast channel.
@@ -23,7 +23,7 @@ pub(super) struct Bells {
     outside: Option<UnixStream>,
 }
 
-/// Bells by the seat that writes: 0 and 1 of a unicast channel, 0 of a multicast channel.
+/// Bells by the end that writes: 0 and 1 of a unicast channel, 0 of a multicast channel.
 pub(super) type Both = Arc<[Bells; 2]>;
 
 impl Bells {
@@ -70,7 +70,7 @@ impl Armed {
     /// Lets the next message, which changes `word`, or the next departure ring the sleeper's bell. `false`: there is one already.
     pub fn arm(
         &mut self,
-        seat: &Seat,
+        end: &HeldEnd,
         bells: &Bells,
         word: &Word,
         sleeper: &mut dyn Sleeper,
@@ -81,13 +81,13 @@ impl Armed {
             return false;
         }
         bells.put(sleeper.bell());
-        self.admitted = self.admitted || word::admit(seat.sleepers());
+        self.admitted = self.admitted || word::admit(end.sleepers());
         let seen = word.load();
         if !self.admitted || is_ready() || seen & WRITING != 0 || !word.mark(seen) {
             return false;
         }
         // Read after the mark: an end that leaves later rings.
-        let departures = seat.departures();
+        let departures = end.departures();
         std::mem::replace(&mut self.heard, departures) == departures
     }
 }

@@ -36,7 +36,7 @@ pub(super) struct Head {
     pub sleepers: AtomicU64,
 }
 
-/// One end; its index in the region is that of its seat.
+/// One end; its index in the region is that of its end.
 #[repr(C)]
 pub(super) struct End {
     pub progress: Line,
@@ -102,10 +102,10 @@ impl Layout {
         self.directions_start() + self.directions * self.direction_length()
     }
 
-    pub fn end<'a>(&self, region: &'a Region, seat: usize) -> &'a End {
-        assert!(region.len() == self.length() && seat < self.seats);
+    pub fn end<'a>(&self, region: &'a Region, end: usize) -> &'a End {
+        assert!(region.len() == self.length() && end < self.seats);
         // SAFETY: `directions_start` leaves room for `seats` ends after the first page; atomics only, as above.
-        unsafe { region.base().add(PAGE + seat * size_of::<End>()).cast().as_ref() }
+        unsafe { region.base().add(PAGE + end * size_of::<End>()).cast().as_ref() }
     }
 
     fn parts(&self, region: &Region, direction: usize) -> (NonNull<u8>, NonNull<u8>) {

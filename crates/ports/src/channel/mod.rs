@@ -27,6 +27,8 @@ mod word;
 #[cfg(not(loom))]
 mod bells;
 #[cfg(not(loom))]
+mod held_end;
+#[cfg(not(loom))]
 mod layout;
 #[cfg(not(loom))]
 mod multicast;
@@ -36,8 +38,6 @@ mod open;
 mod passing;
 #[cfg(not(loom))]
 mod refusals;
-#[cfg(not(loom))]
-mod seat;
 #[cfg(not(loom))]
 mod sleep;
 #[cfg(not(loom))]

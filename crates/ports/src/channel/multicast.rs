@@ -8,10 +8,10 @@ use machine::channel::{Channel, Counted, Delivery, Loss, Sleeper, Specification,
 use machine::{Fault, Nanoseconds, Result};
 
 use super::bells::{Armed, Both};
+use super::held_end::HeldEnd;
 use super::layout::MOST_READERS;
 use super::passing::{self, State};
 use super::refusals::{not_the_writer, over_size, polled};
-use super::seat::Seat;
 use super::sleep::sleep_until;
 use super::{lapping, track};
 use linux::region::Region;
@@ -24,7 +24,7 @@ pub struct Writer {
     /// Seats of the readers that were alive at the last check.
     readers: Vec<usize>,
     size: usize,
-    seat: Seat,
+    end: HeldEnd,
     bells: Both,
     specification: Specification,
     full: u64,
@@ -40,7 +40,7 @@ pub struct Reader {
     lane: Inlet,
     /// The first message that was meant for it.
     first: u64,
-    seat: Seat,
+    end: HeldEnd,
     bells: Both,
     armed: Armed,
     specification: Specification,
@@ -54,8 +54,8 @@ enum Inlet {
 impl Writer {
     /// # Safety
     /// Nothing else writes the channel.
-    pub(super) unsafe fn at(seat: Seat, specification: Specification, state: &State, bells: Both) -> Writer {
-        let (layout, region) = (seat.layout(), seat.region());
+    pub(super) unsafe fn at(end: HeldEnd, specification: Specification, state: &State, bells: Both) -> Writer {
+        let (layout, region) = (end.layout(), end.region());
         // SAFETY: the caller's promise; all ends of a channel take its only direction for what its delivery says.
         let lane = unsafe {
             match specification.delivery {
@@ -67,7 +67,7 @@ impl Writer {
             lane,
             readers: Vec::new(),
             size: specification.buffers.size.0 as usize,
-            seat,
+            end,
             bells,
             specification,
             full: state.full,
@@ -97,46 +97,46 @@ impl Writer {
     /// A fault where there are [`MOST_READERS`] already.
     pub fn attach(&mut self) -> Result<Reader> {
         self.is_alone_now();
-        let free = (WRITER + 1..=MOST_READERS).filter(|seat| !self.readers.contains(seat));
+        let free = (WRITER + 1..=MOST_READERS).filter(|end| !self.readers.contains(end));
         // A reader that just left may still hold its lock.
-        let Some(seat) =
-            free.filter_map(|index| Seat::take(self.seat.region().clone(), *self.seat.layout(), index).ok()).next()
+        let Some(end) =
+            free.filter_map(|index| HeldEnd::take(self.end.region().clone(), *self.end.layout(), index).ok()).next()
         else {
             let cause = format!("all of its {MOST_READERS} seats are taken");
             return Err(Fault::new("reader of a multicast channel", cause, "end a reader, or open a second channel"));
         };
         let position = self.position();
-        seat.progress(seat.index()).store(position, Ordering::Release);
-        self.readers.push(seat.index());
+        end.progress(end.index()).store(position, Ordering::Release);
+        self.readers.push(end.index());
         self.is_alone_now();
         let state = State { read: position, first: position, ..State::default() };
-        Ok(Reader::at(seat, self.specification, &state, self.bells.clone()))
+        Ok(Reader::at(end, self.specification, &state, self.bells.clone()))
     }
 
     /// Number of living readers.
     pub fn readers(&self) -> usize {
-        self.readers.iter().filter(|reader| self.seat.is_live(**reader)).count()
+        self.readers.iter().filter(|reader| self.end.is_live(**reader)).count()
     }
 
     /// Passes this end to the process at the other side of `stream`, which calls [`super::accept`]. On a fault this end
     /// is gone.
     pub fn hand_over(mut self, stream: &UnixStream) -> Result<()> {
-        self.seat.go_away();
+        self.end.go_away();
         // Readers may sleep; from now on they must check periodically whether this end has died.
         self.rouse();
         let state = State { written: self.position(), full: self.full, ..State::default() };
-        passing::hand_over(&mut self.seat, &self.specification, &state, stream)
+        passing::hand_over(&mut self.end, &self.specification, &state, stream)
     }
 
     /// Drops the readers that are gone; says whether none is left.
     #[cold]
     fn is_alone_now(&mut self) -> bool {
-        let (seat, readers) = (&self.seat, &mut self.readers);
-        let departures = seat.departures();
-        let ask = seat.should_ask();
-        readers.retain(|reader| if ask { seat.lives(*reader) } else { seat.is_live(*reader) });
+        let (end, readers) = (&self.end, &mut self.readers);
+        let departures = end.departures();
+        let ask = end.should_ask();
+        readers.retain(|reader| if ask { end.lives(*reader) } else { end.is_live(*reader) });
         // While no reader is left, the next write must check again.
-        seat.mark_shared(if readers.is_empty() { departures.wrapping_sub(1) } else { departures });
+        end.mark_shared(if readers.is_empty() { departures.wrapping_sub(1) } else { departures });
         readers.is_empty()
     }
 
@@ -149,9 +149,9 @@ impl Writer {
         }
         if let Outlet::Waiting(out) = &mut self.lane
             && self.readers.len() < before
-            && out.has_room(|| slowest(&self.seat, &self.readers, u64::MAX))
+            && out.has_room(|| slowest(&self.end, &self.readers, u64::MAX))
         {
-            if out.write(length, self.seat.sleepers(), fill) {
+            if out.write(length, self.end.sleepers(), fill) {
                 self.bells[WRITER].ring();
             }
             return Written::Taken;
@@ -165,19 +165,19 @@ impl Writer {
         if length > self.size {
             return Err(over_size(length, &self.specification));
         }
-        if self.seat.has_news() && self.is_alone_now() {
+        if self.end.has_news() && self.is_alone_now() {
             return Ok(Written::Gone);
         }
         let asleep = match &mut self.lane {
             Outlet::Waiting(out) => {
                 let position = out.position();
-                if !out.has_room(|| slowest(&self.seat, &self.readers, position)) {
+                if !out.has_room(|| slowest(&self.end, &self.readers, position)) {
                     return Ok(self.without_room(length, &mut fill));
                 }
-                out.write(length, self.seat.sleepers(), fill)
+                out.write(length, self.end.sleepers(), fill)
             }
             Outlet::Lapping(out) => {
-                let asleep = out.write(length, self.seat.sleepers(), self.seat.progress(WRITER), fill);
+                let asleep = out.write(length, self.end.sleepers(), self.end.progress(WRITER), fill);
                 // A writer that never waits checks for dead readers only here.
                 if out.is_round() {
                     self.is_alone_now();
@@ -193,8 +193,8 @@ impl Writer {
 }
 
 /// The progress of the slowest reader. One that claims more than was written counts as having taken all.
-fn slowest(seat: &Seat, readers: &[usize], position: u64) -> u64 {
-    readers.iter().map(|reader| seat.progress(*reader).load(Ordering::Acquire)).fold(position, u64::min)
+fn slowest(end: &HeldEnd, readers: &[usize], position: u64) -> u64 {
+    readers.iter().map(|reader| end.progress(*reader).load(Ordering::Acquire)).fold(position, u64::min)
 }
 
 impl Channel for Writer {
@@ -225,8 +225,8 @@ impl Channel for Writer {
     }
 
     fn is_abandoned(&self) -> bool {
-        let ask = self.seat.should_ask();
-        !self.readers.iter().any(|reader| if ask { self.seat.lives(*reader) } else { self.seat.is_live(*reader) })
+        let ask = self.end.should_ask();
+        !self.readers.iter().any(|reader| if ask { self.end.lives(*reader) } else { self.end.is_live(*reader) })
     }
 
     fn counted(&self) -> Counted {
@@ -241,19 +241,19 @@ impl Channel for Writer {
 
 impl Drop for Writer {
     fn drop(&mut self) {
-        self.seat.stand_up();
+        self.end.stand_up();
         self.rouse();
     }
 }
 
 impl Reader {
-    pub(super) fn at(seat: Seat, specification: Specification, state: &State, bells: Both) -> Reader {
-        let (layout, region) = (seat.layout(), seat.region());
+    pub(super) fn at(end: HeldEnd, specification: Specification, state: &State, bells: Both) -> Reader {
+        let (layout, region) = (end.layout(), end.region());
         let lane = match specification.delivery {
             Delivery::Reliable => {
                 // SAFETY: no outlet is made; all ends of a channel take its direction for what its delivery says.
                 let mut inlet = track::Inlet::new(unsafe { layout.track(region, 0) }, state.read);
-                inlet.publish(seat.progress(seat.index()));
+                inlet.publish(end.progress(end.index()));
                 Inlet::Waiting(inlet)
             }
             Delivery::Unreliable => {
@@ -262,16 +262,16 @@ impl Reader {
                 Inlet::Lapping(lapping::Inlet::new(track, state.read, state.dropped))
             }
         };
-        Reader { lane, first: state.first, seat, bells, armed: Armed::new(&specification), specification }
+        Reader { lane, first: state.first, end, bells, armed: Armed::new(&specification), specification }
     }
 
     /// Passes this end, with what lies before it, to the process at the other side of `stream`, which calls
     /// [`super::accept`]. On a fault this end is gone.
     pub fn hand_over(mut self, stream: &UnixStream) -> Result<()> {
-        self.seat.go_away();
+        self.end.go_away();
         let (read, dropped) = self.progress();
         let state = State { read, first: self.first, dropped, ..State::default() };
-        passing::hand_over(&mut self.seat, &self.specification, &state, stream)
+        passing::hand_over(&mut self.end, &self.specification, &state, stream)
     }
 
     fn progress(&self) -> (u64, u64) {
@@ -282,7 +282,7 @@ impl Reader {
     }
 
     fn is_alone(&self) -> bool {
-        !self.seat.is_live(WRITER) || (self.seat.should_ask() && !self.seat.lives(WRITER))
+        !self.end.is_live(WRITER) || (self.end.should_ask() && !self.end.lives(WRITER))
     }
 }
 
@@ -297,10 +297,10 @@ impl Channel for Reader {
 
     #[inline]
     fn read_with(&mut self, deliver: &mut dyn FnMut(&[u8])) -> Result<bool> {
-        let seat = &self.seat;
+        let end = &self.end;
         Ok(match &mut self.lane {
-            Inlet::Waiting(inlet) => inlet.read(|| seat.progress(seat.index()), deliver),
-            Inlet::Lapping(inlet) => inlet.read(|| seat.progress(WRITER), deliver),
+            Inlet::Waiting(inlet) => inlet.read(|| end.progress(end.index()), deliver),
+            Inlet::Lapping(inlet) => inlet.read(|| end.progress(WRITER), deliver),
         })
     }
 
@@ -318,16 +318,16 @@ impl Channel for Reader {
         }
         let is_alone = || self.is_alone();
         Ok(match &self.lane {
-            Inlet::Waiting(inlet) => sleep_until(&self.seat, inlet.word(), limit, || inlet.is_ready(), is_alone),
-            Inlet::Lapping(inlet) => sleep_until(&self.seat, inlet.word(), limit, || inlet.is_ready(), is_alone),
+            Inlet::Waiting(inlet) => sleep_until(&self.end, inlet.word(), limit, || inlet.is_ready(), is_alone),
+            Inlet::Lapping(inlet) => sleep_until(&self.end, inlet.word(), limit, || inlet.is_ready(), is_alone),
         })
     }
 
     fn arm(&mut self, sleeper: &mut dyn Sleeper) -> bool {
-        let Reader { lane, seat, bells, armed, .. } = self;
+        let Reader { lane, end, bells, armed, .. } = self;
         match lane {
-            Inlet::Waiting(inlet) => armed.arm(seat, &bells[WRITER], inlet.word(), sleeper, || inlet.is_ready()),
-            Inlet::Lapping(inlet) => armed.arm(seat, &bells[WRITER], inlet.word(), sleeper, || inlet.is_ready()),
+            Inlet::Waiting(inlet) => armed.arm(end, &bells[WRITER], inlet.word(), sleeper, || inlet.is_ready()),
+            Inlet::Lapping(inlet) => armed.arm(end, &bells[WRITER], inlet.word(), sleeper, || inlet.is_ready()),
         }
     }
 

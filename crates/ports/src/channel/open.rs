@@ -7,12 +7,12 @@ use machine::channel::{Cast, Channel, Specification};
 use machine::{Fault, Result};
 
 use super::bells::{Bells, Both};
+use super::held_end::HeldEnd;
 use super::layout::Layout;
 #[cfg(doc)]
 use super::layout::MOST_READERS;
 use super::multicast::{Reader, Writer};
 use super::passing::State;
-use super::seat::Seat;
 use super::unicast::Memory;
 use linux::region::Region;
 
@@ -38,11 +38,11 @@ pub fn check(specification: &Specification) -> Result<()> {
 /// A fault where [`check`] has one, or where there is no memory.
 pub fn unicast(specification: &Specification) -> Result<(Memory, Memory)> {
     let (region, layout) = region(specification, Cast::Unicast)?;
-    let one = Seat::take(region.clone(), layout, 0)?;
+    let one = HeldEnd::take(region.clone(), layout, 0)?;
     one.sleep_from_the_first(specification);
-    let other = Seat::take(region, layout, 1)?;
+    let other = HeldEnd::take(region, layout, 1)?;
     let (state, bells) = (State::default(), Both::default());
-    // SAFETY: the two ends of a region that was made here, one for each seat.
+    // SAFETY: the two ends of a region that was made here, one for each end.
     Ok(unsafe {
         (Memory::at(one, *specification, &state, bells.clone()), Memory::at(other, *specification, &state, bells))
     })
@@ -53,10 +53,10 @@ pub fn unicast(specification: &Specification) -> Result<(Memory, Memory)> {
 /// A fault as for [`unicast`], or where there are more than [`MOST_READERS`].
 pub fn multicast(specification: &Specification, readers: usize) -> Result<(Writer, Vec<Reader>)> {
     let (region, layout) = region(specification, Cast::Multicast)?;
-    let seat = Seat::take(region, layout, 0)?;
-    seat.sleep_from_the_first(specification);
+    let end = HeldEnd::take(region, layout, 0)?;
+    end.sleep_from_the_first(specification);
     // SAFETY: the only writer of a region that was made here.
-    let mut writer = unsafe { Writer::at(seat, *specification, &State::default(), Both::default()) };
+    let mut writer = unsafe { Writer::at(end, *specification, &State::default(), Both::default()) };
     let readers = (0..readers).map(|_| writer.attach()).collect::<Result<_>>()?;
     Ok((writer, readers))
 }
@@ -83,14 +83,14 @@ impl Endpoint {
 ///
 /// A fault where that process runs as another user, is of another version, or passes no valid channel.
 pub fn accept(stream: &UnixStream) -> Result<Endpoint> {
-    let (seat, specification, state) = super::passing::accept(stream)?;
+    let (end, specification, state) = super::passing::accept(stream)?;
     let bells = Bells::over(stream)?;
-    // SAFETY: the seat's holder handed it over, and has let go of the tracks; one that has not garbles them.
+    // SAFETY: the end's holder handed it over, and has let go of the tracks; one that has not garbles them.
     Ok(unsafe {
-        match (specification.cast, seat.index()) {
-            (Cast::Unicast, _) => Endpoint::Unicast(Memory::at(seat, specification, &state, bells)),
-            (Cast::Multicast, 0) => Endpoint::Writer(Writer::at(seat, specification, &state, bells)),
-            (Cast::Multicast, _) => Endpoint::Reader(Reader::at(seat, specification, &state, bells)),
+        match (specification.cast, end.index()) {
+            (Cast::Unicast, _) => Endpoint::Unicast(Memory::at(end, specification, &state, bells)),
+            (Cast::Multicast, 0) => Endpoint::Writer(Writer::at(end, specification, &state, bells)),
+            (Cast::Multicast, _) => Endpoint::Reader(Reader::at(end, specification, &state, bells)),
         }
     })
 }

@@ -1,5 +1,5 @@
 //! Handing over an end of a channel to another process: over a connected Unix socket, as the descriptor that holds the
-//! lock of its seat. The same descriptor gives access to the memory.
+//! lock of its end. The same descriptor gives access to the memory.
 
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
@@ -8,8 +8,8 @@ use std::sync::Arc;
 use machine::channel::{Buffers, Cast, Content, Delivery, Policy, Specification, Synchronization};
 use machine::{Bytes, Result};
 
+use super::held_end::{HeldEnd, reopen};
 use super::layout::Layout;
-use super::seat::{Seat, reopen};
 use linux::passing::{Words, fault, hear, patiently, say, speaks};
 use linux::region::Region;
 
@@ -60,19 +60,19 @@ fn specification(traits: u64, count: u64, size: u64) -> Result<Specification> {
 }
 
 pub(super) fn hand_over(
-    seat: &mut Seat,
+    end: &mut HeldEnd,
     specification: &Specification,
     state: &State,
     stream: &UnixStream,
 ) -> Result<()> {
     let buffers = &specification.buffers;
-    let what = [traits(specification), u64::from(buffers.count), buffers.size.0, seat.index() as u64, 0, 0];
+    let what = [traits(specification), u64::from(buffers.count), buffers.size.0, end.index() as u64, 0, 0];
     let State { written, read, first, dropped, full } = *state;
     patiently(stream, || {
-        say(stream, &message(what), Some(seat.lock()))?;
+        say(stream, &message(what), Some(end.lock()))?;
         say(stream, &message([written, read, first, dropped, full, 0]), None)
     })?;
-    seat.left();
+    end.left();
     Ok(())
 }
 
@@ -82,8 +82,8 @@ fn message(words: [u64; 6]) -> Words {
     message
 }
 
-/// The seat, the channel's specification and the state that the process at the other side of `stream` passes.
-pub(super) fn accept(stream: &UnixStream) -> Result<(Seat, Specification, State)> {
+/// The end, the channel's specification and the state that the process at the other side of `stream` passes.
+pub(super) fn accept(stream: &UnixStream) -> Result<(HeldEnd, Specification, State)> {
     patiently(stream, || {
         let mut what = hear(stream)?;
         speaks(&what, PROTOCOL, VERSION)?;
@@ -102,6 +102,6 @@ pub(super) fn accept(stream: &UnixStream) -> Result<(Seat, Specification, State)
         }
         let region = Region::adopt(reopen(lock.as_fd())?, layout.length())?;
         let state = State { written, read, first, dropped, full };
-        Ok((Seat::sit(Arc::new(region), layout, index, lock), specification, state))
+        Ok((HeldEnd::sit(Arc::new(region), layout, index, lock), specification, state))
     })
 }

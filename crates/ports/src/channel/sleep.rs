@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use machine::Nanoseconds;
 
-use super::seat::Seat;
+use super::held_end::HeldEnd;
 use super::word::{WRITING, Word};
 
 /// Polls before falling asleep: about a microsecond, in case the answer is on its way.
@@ -14,7 +14,7 @@ const GLANCE: Duration = Duration::from_millis(50);
 
 /// Sleeps until `is_ready` or `is_alone`, at most `limit`; `word` changes when it becomes ready. Returns whether it is.
 pub(super) fn sleep_until(
-    seat: &Seat,
+    end: &HeldEnd,
     word: &Word,
     limit: Nanoseconds,
     is_ready: impl Fn() -> bool,
@@ -45,7 +45,7 @@ pub(super) fn sleep_until(
             return is_ready();
         }
         if marked {
-            word.sleep(seen, if seat.is_away() { left.min(GLANCE) } else { left });
+            word.sleep(seen, if end.is_away() { left.min(GLANCE) } else { left });
         }
     }
 }

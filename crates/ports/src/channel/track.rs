@@ -407,7 +407,7 @@ mod models {
                     let progress = if next == 4 { &shared.0 } else { &shared.1 };
                     inlet.read(|| progress, |message| assert_eq!(message, [next; 9]));
                     if next == 0 {
-                        // Marks the reader as gone, as `Seat` does.
+                        // Marks the reader as gone, as `HeldEnd` does.
                         shared.2.store(1, Ordering::Release);
                     }
                     inlet

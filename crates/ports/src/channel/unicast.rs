@@ -7,9 +7,9 @@ use machine::channel::{Channel, Counted, Delivery, Sleeper, Specification, Synch
 use machine::{Nanoseconds, Result};
 
 use super::bells::{Armed, Both};
+use super::held_end::HeldEnd;
 use super::passing::{self, State};
 use super::refusals::{over_size, polled};
-use super::seat::Seat;
 use super::sleep::sleep_until;
 use super::track::{Inlet, Outlet};
 use linux::region::Region;
@@ -19,7 +19,7 @@ pub struct Memory {
     out: Outlet<Arc<Region>>,
     inlet: Inlet<Arc<Region>>,
     size: usize,
-    seat: Seat,
+    end: HeldEnd,
     bells: Both,
     armed: Armed,
     specification: Specification,
@@ -29,19 +29,19 @@ pub struct Memory {
 
 impl Memory {
     /// # Safety
-    /// Nothing else writes the track of this seat's direction, nor reads the other's.
-    pub(super) unsafe fn at(seat: Seat, specification: Specification, state: &State, bells: Both) -> Memory {
-        let (mine, theirs) = (seat.index(), 1 - seat.index());
-        // SAFETY: the caller's promise; track n is written from seat n.
+    /// Nothing else writes the track of this end's direction, nor reads the other's.
+    pub(super) unsafe fn at(end: HeldEnd, specification: Specification, state: &State, bells: Both) -> Memory {
+        let (mine, theirs) = (end.index(), 1 - end.index());
+        // SAFETY: the caller's promise; track n is written from end n.
         let (out, inlet) =
-            unsafe { (seat.layout().track(seat.region(), mine), seat.layout().track(seat.region(), theirs)) };
+            unsafe { (end.layout().track(end.region(), mine), end.layout().track(end.region(), theirs)) };
         let mut inlet = Inlet::new(inlet, state.read);
-        inlet.publish(seat.progress(mine));
+        inlet.publish(end.progress(mine));
         Memory {
             out: Outlet::new(out, state.written),
             inlet,
             size: specification.buffers.size.0 as usize,
-            seat,
+            end,
             bells,
             armed: Armed::new(&specification),
             specification,
@@ -53,21 +53,21 @@ impl Memory {
     /// Passes this end, with what lies in it, to the process at the other side of `stream`, which calls
     /// [`super::accept`]. On a fault this end is gone.
     pub fn hand_over(mut self, stream: &UnixStream) -> Result<()> {
-        self.seat.go_away();
+        self.end.go_away();
         // The other end may sleep; from now on it must check periodically whether this end has died.
         self.rouse();
         let (written, read) = (self.out.position(), self.inlet.position());
         let state = State { written, read, first: 0, dropped: self.dropped, full: self.full };
-        passing::hand_over(&mut self.seat, &self.specification, &state, stream)
+        passing::hand_over(&mut self.end, &self.specification, &state, stream)
     }
 
     #[cold]
     fn is_alone(&self) -> bool {
-        let (seat, other) = (&self.seat, 1 - self.seat.index());
-        let departures = seat.departures();
-        let alone = !seat.is_live(other) || (seat.should_ask() && !seat.lives(other));
+        let (end, other) = (&self.end, 1 - self.end.index());
+        let departures = end.departures();
+        let alone = !end.is_live(other) || (end.should_ask() && !end.lives(other));
         if !alone {
-            seat.mark_shared(departures);
+            end.mark_shared(departures);
         }
         alone
     }
@@ -75,7 +75,7 @@ impl Memory {
     /// Wakes the other end where it sleeps.
     fn rouse(&self) {
         self.out.rouse();
-        self.bells[self.seat.index()].ring();
+        self.bells[self.end.index()].ring();
     }
 
     /// The result of a write without a free slot.
@@ -101,15 +101,15 @@ impl Memory {
         if length > self.size {
             return Err(over_size(length, &self.specification));
         }
-        if self.seat.has_news() && self.is_alone() {
+        if self.end.has_news() && self.is_alone() {
             return Ok(Written::Gone);
         }
-        let (seat, out) = (&self.seat, &mut self.out);
-        if !out.has_room(|| seat.progress(1 - seat.index()).load(std::sync::atomic::Ordering::Acquire)) {
+        let (end, out) = (&self.end, &mut self.out);
+        if !out.has_room(|| end.progress(1 - end.index()).load(std::sync::atomic::Ordering::Acquire)) {
             return Ok(self.without_room());
         }
-        if out.write(length, seat.sleepers(), fill) {
-            self.bells[seat.index()].ring();
+        if out.write(length, end.sleepers(), fill) {
+            self.bells[end.index()].ring();
         }
         Ok(Written::Taken)
     }
@@ -127,8 +127,8 @@ impl Channel for Memory {
 
     #[inline]
     fn read_with(&mut self, deliver: &mut dyn FnMut(&[u8])) -> Result<bool> {
-        let seat = &self.seat;
-        Ok(self.inlet.read(|| seat.progress(seat.index()), |message| deliver(message)))
+        let end = &self.end;
+        Ok(self.inlet.read(|| end.progress(end.index()), |message| deliver(message)))
     }
 
     #[inline]
@@ -141,12 +141,12 @@ impl Channel for Memory {
             return Err(polled());
         }
         let inlet = &self.inlet;
-        Ok(sleep_until(&self.seat, inlet.word(), limit, || inlet.is_ready(), || self.is_alone()))
+        Ok(sleep_until(&self.end, inlet.word(), limit, || inlet.is_ready(), || self.is_alone()))
     }
 
     fn arm(&mut self, sleeper: &mut dyn Sleeper) -> bool {
-        let Memory { inlet, seat, bells, armed, .. } = self;
-        armed.arm(seat, &bells[1 - seat.index()], inlet.word(), sleeper, || inlet.is_ready())
+        let Memory { inlet, end, bells, armed, .. } = self;
+        armed.arm(end, &bells[1 - end.index()], inlet.word(), sleeper, || inlet.is_ready())
     }
 
     fn is_abandoned(&self) -> bool {
@@ -166,7 +166,7 @@ impl Channel for Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        self.seat.stand_up();
+        self.end.stand_up();
         self.rouse();
     }
 }

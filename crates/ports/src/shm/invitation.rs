@@ -49,7 +49,7 @@ pub struct Invitation {
 
 /// An end's statement about itself. Its identity comes from the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Said {
+pub(super) struct Announcement {
     /// Token of the memory that its requests point into.
     token: Token,
     lent: bool,
@@ -57,9 +57,9 @@ pub(super) struct Said {
     pub hold: bool,
 }
 
-impl Said {
-    pub fn of(&Memory { pid, address, word }: &Memory, hold: bool) -> Said {
-        Said { token: Token { address, word }, lent: pid != process::id(), hold }
+impl Announcement {
+    pub fn of(&Memory { pid, address, word }: &Memory, hold: bool) -> Announcement {
+        Announcement { token: Token { address, word }, lent: pid != process::id(), hold }
     }
 
     fn words(&self) -> [u64; 3] {
@@ -68,9 +68,9 @@ impl Said {
         [self.token.address, self.token.word, hold | lent]
     }
 
-    fn read([address, word, how]: [u64; 3]) -> Option<Said> {
+    fn read([address, word, how]: [u64; 3]) -> Option<Announcement> {
         let (lent, hold) = (how & LENT != 0, how & HOLD != 0);
-        (how & !(LENT | HOLD) == 0).then_some(Said { token: Token { address, word }, lent, hold })
+        (how & !(LENT | HOLD) == 0).then_some(Announcement { token: Token { address, word }, lent, hold })
     }
 
     /// The process `held`, which made this statement, as this end sees it.
@@ -104,7 +104,7 @@ pub(super) fn invite(
     let fd = region::make("plimsoll-way", geometry.one_way_length())?;
     let outgoing = link::outgoing(Mapping::sparse(fd.as_fd(), geometry.one_way_length())?, geometry)?;
     let Geometry { slots, bulk, mtu } = *geometry;
-    let [address, word, how] = Said::of(memory, held.is_none()).words();
+    let [address, word, how] = Announcement::of(memory, held.is_none()).words();
     let hello = [PROTOCOL, VERSION, slots as u64, bulk as u64, mtu as u64, address, word, how];
     let mut name: Words = [0; 8];
     for (word, bytes) in name.iter_mut().zip(introduction.chunks_exact(8)) {
@@ -139,7 +139,7 @@ impl Invitation {
             if hello.sender.process != named.process {
                 return Err(fault("another process speaks than has connected"));
             }
-            let said = Said::read([address, word, how]).ok_or_else(|| fault("it says what has no meaning"))?;
+            let said = Announcement::read([address, word, how]).ok_or_else(|| fault("it says what has no meaning"))?;
             let fd = hello.fd.ok_or_else(|| fault("it passed no shared memory"))?;
             region::check(fd.as_fd(), geometry.one_way_length())?;
             let mapping = Mapping::sparse(fd.as_fd(), geometry.one_way_length())?;
@@ -169,7 +169,7 @@ impl Invitation {
 }
 
 /// Tells the inviter that its link is in use, with this end's statement. An inviter that has gone does not hear it.
-pub(super) fn confirm(mut stream: &UnixStream, said: &Said) {
+pub(super) fn confirm(mut stream: &UnixStream, said: &Announcement) {
     let [address, word, how] = said.words();
     let _ = stream.write_all(&[CONFIRMED, address, word, how].map(u64::to_le_bytes).concat());
 }
@@ -179,7 +179,7 @@ pub(super) fn confirm(mut stream: &UnixStream, said: &Said) {
 pub(super) enum Answer {
     /// No answer yet.
     None,
-    Confirmed(Said),
+    Confirmed(Announcement),
     /// The peer has closed the socket, or its endpoint is gone.
     Refused,
 }
@@ -190,7 +190,7 @@ impl Invited {
         match stream.set_nonblocking(true).and_then(|()| stream.read(&mut bytes)) {
             Ok(32) => {
                 let word = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| bytes[8 * at + i]));
-                match (word(0), Said::read([word(1), word(2), word(3)])) {
+                match (word(0), Announcement::read([word(1), word(2), word(3)])) {
                     (CONFIRMED, Some(said)) => Answer::Confirmed(said),
                     _ => Answer::Refused,
                 }

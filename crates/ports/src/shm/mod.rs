@@ -20,7 +20,7 @@ use machine::{Bytes, Capabilities, Fault, Notice, PeerIndex, Port, Result, Sent}
 use handshake::{Part, Prepared};
 
 pub use handshake::Role;
-use invitation::{Answer, Invited, Said};
+use invitation::{Announcement, Answer, Invited};
 pub use invitation::{INTRODUCTION, Invitation};
 pub use link::Geometry;
 use link::{Incoming, Outgoing};
@@ -84,7 +84,7 @@ impl Peer {
     }
 
     /// Handles the peer's acceptance of our invitation.
-    fn confirmed(&mut self, said: Said) {
+    fn confirmed(&mut self, said: Announcement) {
         let Some(Invited { stream, held }) = self.invited.take() else { return };
         let stream = Arc::new(stream);
         if said.hold {
@@ -234,7 +234,7 @@ impl ShmPort {
             );
         }
         from.incoming = Some(link::incoming(mapping, &geometry)?);
-        invitation::confirm(&stream, &Said::of(&self.memory, process.is_none()));
+        invitation::confirm(&stream, &Announcement::of(&self.memory, process.is_none()));
         let stream = Arc::new(stream);
         if hold {
             from.held.push(stream.clone());

@@ -33,7 +33,7 @@ struct Seats {
 
 /// A lane of a hook, until dropped. Processes that map its memory keep it, but no packets come there any more.
 #[derive(Debug)]
-pub struct Seat {
+pub struct LentLane {
     hook: Arc<Hook>,
     endpoint: SocketAddr,
     number: u32,
@@ -95,7 +95,7 @@ impl Hook {
     /// socket entitles to its packets; a second call for it gives a new lane in place of the old.
     ///
     /// The map is the lane's memory, for the endpoint's process alone.
-    pub fn admit(self: &Arc<Hook>, socket: BorrowedFd<'_>) -> Result<(Seat, Map)> {
+    pub fn admit(self: &Arc<Hook>, socket: BorrowedFd<'_>) -> Result<(LentLane, Map)> {
         let endpoint = ownership::endpoint_of(socket, self.namespace, self.interface.index())?;
         let mut seats = self.seats();
         if let Some(number) = seats.endpoints.remove(&endpoint) {
@@ -115,7 +115,7 @@ impl Hook {
         let holder = seats.admitted;
         seats.holders[number as usize] = holder;
         seats.endpoints.insert(endpoint, number);
-        Ok((Seat { hook: self.clone(), endpoint, number, holder }, lane))
+        Ok((LentLane { hook: self.clone(), endpoint, number, holder }, lane))
     }
 
     /// Frees a lane. No program uses it any more when this returns, since removing memory waits for running programs.
@@ -128,13 +128,13 @@ impl Hook {
     }
 }
 
-impl Seat {
+impl LentLane {
     pub fn hook(&self) -> &Arc<Hook> {
         &self.hook
     }
 }
 
-impl Drop for Seat {
+impl Drop for LentLane {
     fn drop(&mut self) {
         let mut seats = self.hook.seats();
         if seats.holders[self.number as usize] == self.holder {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use machine::{Fault, Result, XdpMode};
 
-use super::hook::{Hook, Seat};
+use super::hook::{Hook, LentLane};
 use super::lane::Lane;
 use super::layout;
 use super::service::{self, Lent, Service, has_hung_up};
@@ -23,7 +23,7 @@ const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(20);
 pub(super) enum Membership {
     /// A lane of this process's own hook.
     Own {
-        seat: Seat,
+        lent: LentLane,
         /// Service to processes that come later.
         _service: Option<Service>,
     },
@@ -47,9 +47,9 @@ pub(super) fn join(interface: &str, socket: BorrowedFd<'_>) -> Result<(Membershi
             Ok(meeting) => {
                 let (hook, note) = attach(interface)?;
                 let hook = Arc::new(hook);
-                let (seat, lane) = admitted(&hook, socket)?;
+                let (lent, lane) = admitted(&hook, socket)?;
                 let service = Service::start(hook, meeting)?;
-                return Ok((Membership::Own { seat, _service: Some(service) }, lane, Joined { note }));
+                return Ok((Membership::Own { lent, _service: Some(service) }, lane, Joined { note }));
             }
             Err(taken) => taken,
         };
@@ -83,22 +83,22 @@ fn unmapped(error: std::io::Error) -> Fault {
     Fault::because("memory of a lane", error, "run as root, or with CAP_BPF")
 }
 
-pub(super) fn admitted(hook: &Arc<Hook>, socket: BorrowedFd<'_>) -> Result<(Seat, Lane)> {
-    let (seat, memory) = hook.admit(socket)?;
-    Ok((seat, Lane::over(memory.words().map_err(unmapped)?)))
+pub(super) fn admitted(hook: &Arc<Hook>, socket: BorrowedFd<'_>) -> Result<(LentLane, Lane)> {
+    let (lent, memory) = hook.admit(socket)?;
+    Ok((lent, Lane::over(memory.words().map_err(unmapped)?)))
 }
 
 impl Membership {
     pub fn mode(&self) -> XdpMode {
         match self {
-            Membership::Own { seat, .. } => seat.hook().mode(),
+            Membership::Own { lent, .. } => lent.hook().mode(),
             Membership::Guest(lent) => lent.mode,
         }
     }
 
     pub fn id(&self) -> u32 {
         match self {
-            Membership::Own { seat, .. } => seat.hook().id(),
+            Membership::Own { lent, .. } => lent.hook().id(),
             Membership::Guest(lent) => lent.id,
         }
     }

@@ -15,7 +15,7 @@ mod service;
 #[cfg(test)]
 mod tests;
 
-pub use hook::{Hook, Seat, possible};
+pub use hook::{Hook, LentLane, possible};
 pub use lane::LaneCounters;
 pub use port::XdpPort;
 pub use service::Service;

@@ -81,9 +81,9 @@ impl XdpPort {
 
     /// A port on a hook of this process, in the hook's mode.
     pub fn at(udp: UdpPort, hook: &Arc<Hook>) -> Result<XdpPort> {
-        let (seat, lane) = membership::admitted(hook, udp.as_fd())?;
+        let (lent, lane) = membership::admitted(hook, udp.as_fd())?;
         let interface = hook.interface().inside(|| Interface::named(hook.interface().name()))??;
-        Ok(XdpPort::over(udp, interface, Membership::Own { seat, _service: None }, lane))
+        Ok(XdpPort::over(udp, interface, Membership::Own { lent, _service: None }, lane))
     }
 
     fn over(udp: UdpPort, interface: Interface, membership: Membership, lane: Lane) -> XdpPort {

@@ -10,7 +10,7 @@ use machine::bounds::LANE_CALLERS;
 use machine::{Fault, Result, XdpMode};
 use rustix::event::{PollFd, PollFlags, poll};
 
-use super::hook::{Hook, Seat};
+use super::hook::{Hook, LentLane};
 use linux::passing::{fault, hear, patiently, say, speaks};
 use linux::rendezvous::{self, Meeting};
 
@@ -54,11 +54,11 @@ impl Drop for Service {
 
 fn serve(hook: &Arc<Hook>, meeting: &Meeting, woken: &UnixStream) {
     // Callers, each with its lane once it has shown its socket.
-    let mut guests: Vec<(UnixStream, Option<Seat>)> = Vec::new();
+    let mut guests: Vec<(UnixStream, Option<LentLane>)> = Vec::new();
     loop {
         let mut polled = vec![PollFd::new(woken, PollFlags::RDHUP), PollFd::new(meeting, PollFlags::IN)];
-        let awaited = |seat: &Option<Seat>| if seat.is_some() { PollFlags::RDHUP } else { PollFlags::IN };
-        polled.extend(guests.iter().map(|(stream, seat)| PollFd::new(stream, awaited(seat))));
+        let awaited = |lent: &Option<LentLane>| if lent.is_some() { PollFlags::RDHUP } else { PollFlags::IN };
+        polled.extend(guests.iter().map(|(stream, lent)| PollFd::new(stream, awaited(lent))));
         match poll(&mut polled, None) {
             Ok(_) => {}
             Err(rustix::io::Errno::INTR) => continue,
@@ -69,21 +69,21 @@ fn serve(hook: &Arc<Hook>, meeting: &Meeting, woken: &UnixStream) {
             return;
         }
         let mut happened = happened[2..].iter();
-        guests.retain_mut(|(stream, seat)| {
+        guests.retain_mut(|(stream, lent)| {
             if !*happened.next().expect("one for each") {
                 return true;
             }
             // An event of a caller with a lane is its end, of one without a lane its socket.
-            if seat.is_some() {
+            if lent.is_some() {
                 return false;
             }
-            *seat = lend(hook, stream).ok();
-            seat.is_some()
+            *lent = lend(hook, stream).ok();
+            lent.is_some()
         });
         // One at a time, so that messages of earlier callers are handled before there are too many.
         match meeting.try_accept() {
             Ok(Some(stream)) => {
-                let mut silent = guests.iter().enumerate().filter(|(_, (_, seat))| seat.is_none()).map(|(at, _)| at);
+                let mut silent = guests.iter().enumerate().filter(|(_, (_, lent))| lent.is_none()).map(|(at, _)| at);
                 if let Some(oldest) = silent.next()
                     && silent.count() + 1 >= MOST_CALLERS
                 {
@@ -99,7 +99,7 @@ fn serve(hook: &Arc<Hook>, meeting: &Meeting, woken: &UnixStream) {
 }
 
 /// Lends the process at the other end a lane for the socket that it shows.
-fn lend(hook: &Arc<Hook>, stream: &UnixStream) -> Result<Seat> {
+fn lend(hook: &Arc<Hook>, stream: &UnixStream) -> Result<LentLane> {
     patiently(stream, || {
         let mut asked = hear(stream)?;
         speaks(&asked, PROTOCOL, VERSION)?;
@@ -107,7 +107,7 @@ fn lend(hook: &Arc<Hook>, stream: &UnixStream) -> Result<Seat> {
         let lent = hook.admit(socket.as_fd());
         let answer = [PROTOCOL, VERSION, mode_word(hook.mode()), u64::from(hook.id()), 0, 0, 0, 0];
         say(stream, &answer, lent.as_ref().ok().map(|(_, memory)| memory.as_fd()))?;
-        lent.map(|(seat, _)| seat)
+        lent.map(|(lent, _)| lent)
     })
 }
 

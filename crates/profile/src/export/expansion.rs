@@ -1,8 +1,8 @@
-//! Collective operations as the messages that well-known algorithms make of them, seen from one member.
+//! Collective operations as the messages of well-known algorithms, seen from one member.
 //!
 //! | operation | algorithm |
 //! |---|---|
-//! | barriers, and what makes communicators and windows | dissemination |
+//! | barriers, creation of communicators and windows | dissemination |
 //! | broadcast, reduction to a root, gather, scatter | binomial tree |
 //! | reduction to all | recursive doubling, with the members beyond a power of two folded in |
 //! | gather to all | ring |
@@ -11,7 +11,7 @@
 
 use std::ops::Range;
 
-/// Which algorithm.
+/// The algorithm of a collective operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pattern {
     Dissemination,
@@ -27,7 +27,7 @@ pub enum Pattern {
 }
 
 impl Pattern {
-    /// The pattern of a function without `MPI_`, blocking, nonblocking or persistent.
+    /// The pattern of a blocking, nonblocking or persistent function, named without `MPI_`.
     pub fn of(function: &str) -> Pattern {
         let base = function.trim_end_matches("_init");
         let base = match base.strip_prefix('I') {
@@ -49,7 +49,7 @@ impl Pattern {
     }
 }
 
-/// Messages that a member sends and receives at once; the next round waits for them. `(member, bytes)`.
+/// Messages, `(member, bytes)`, that a member sends and receives concurrently; the next round starts after them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Round {
     pub sends: Vec<(usize, u64)>,
@@ -70,8 +70,8 @@ impl Round {
     }
 }
 
-/// The rounds of member `own`. `bytes` are the contributions by member, as MPI's calls have them; `root` counts where there
-/// is one.
+/// The rounds of member `own`. `bytes`: the contributions by member, as MPI's calls have them. `root` is ignored where
+/// the operation has none.
 pub fn rounds(pattern: Pattern, own: usize, root: usize, bytes: &[u64]) -> Vec<Round> {
     let members = bytes.len();
     if members < 2 {
@@ -84,7 +84,7 @@ pub fn rounds(pattern: Pattern, own: usize, root: usize, bytes: &[u64]) -> Vec<R
             tree(own, root, members, |_| all)
         }
         Pattern::Scatter => {
-            // Members say what they get; the root, what all get together, of which its own part is the rest.
+            // `bytes` of a member is the size of its part; the root's own part is not sent.
             let share = |place: usize| if place == 0 { 0 } else { bytes[(root + place) % members] };
             tree(own, root, members, |subtree| subtree.map(share).sum())
         }
@@ -114,12 +114,12 @@ fn dissemination(own: usize, members: usize) -> Vec<Round> {
         .collect()
 }
 
-/// A binomial tree from the root. `carried` says what goes to a subtree, given as places counted from the root.
+/// A binomial tree from the root. `carried`: bytes to a subtree, a range of places counted from the root.
 fn tree(own: usize, root: usize, members: usize, carried: impl Fn(Range<usize>) -> u64) -> Vec<Round> {
     let place = (own + members - root) % members;
     let member = |place: usize| (place + root) % members;
     let mut rounds = Vec::new();
-    // The lowest set bit of a place is where it hangs; the root hangs nowhere.
+    // The parent of a place is the place without its lowest set bit; the root has none.
     let mut span = if place == 0 { members.next_power_of_two() } else { 1 << place.trailing_zeros() };
     if place != 0 {
         let parent = place - span;
@@ -135,7 +135,7 @@ fn tree(own: usize, root: usize, members: usize, carried: impl Fn(Range<usize>) 
     rounds
 }
 
-/// From the leaves instead of to them.
+/// The same tree with messages from the leaves to the root.
 fn reversed(mut rounds: Vec<Round>) -> Vec<Round> {
     rounds.reverse();
     for round in &mut rounds {
@@ -217,7 +217,7 @@ mod tests {
         "Comm_split",
     ];
 
-    /// Runs all members; what reached whom directly or through others, and the bytes sent.
+    /// Runs all members. Returns, by member, whose data reached it, directly or through others; and the bytes sent.
     fn run(pattern: Pattern, root: usize, bytes: &[u64]) -> (Vec<Vec<bool>>, u64) {
         let members = bytes.len();
         let all: Vec<_> = (0..members).map(|own| rounds(pattern, own, root, bytes)).collect();
@@ -285,7 +285,7 @@ mod tests {
         let bytes = |pattern, bytes: &[u64]| run(pattern, 0, bytes).1;
         assert_eq!(bytes(Pattern::Broadcast, &[10; 8]), 70);
         assert_eq!(bytes(Pattern::Reduce, &[10; 8]), 70);
-        // To depth d travel the parts d times.
+        // A part at depth d is sent d times.
         assert_eq!(bytes(Pattern::Gather, &[10; 8]), 10 * (3 + 3 * 2 + 3));
         assert_eq!(bytes(Pattern::Scatter, &[80, 10, 10, 10, 10, 10, 10, 10]), 10 * (3 + 3 * 2 + 3));
         assert_eq!(bytes(Pattern::GatherToAll, &[1, 2, 3, 4]), 30);

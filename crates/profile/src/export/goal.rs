@@ -1,9 +1,9 @@
-//! GOAL, the schedules that LogGOPSim simulates: what each rank computes, sends and receives, and what must come first.
+//! GOAL, the schedules that LogGOPSim simulates: each rank's computing, sends and receives, with their order.
 //!
-//! Time outside MPI becomes `calc`, in ns; time inside is for the simulator to find. Each thread of a rank is a chain of
+//! Time outside MPI becomes `calc`, in ns; time inside MPI is simulated. Each thread of a rank is a chain of
 //! operations on a `cpu` of its own. An operation that does not block is started before the next one of its chain
-//! (`irequires`) and required by what follows its completion. Every message keeps its two ends together by a tag of its
-//! own communicator and tag; each collective operation has one tag for itself.
+//! (`irequires`) and required by the operations after its completion. A tag of GOAL, by which the ends of a message match,
+//! stands for one communicator and one tag of MPI; each collective operation has a tag of its own.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::{self, Write};
@@ -16,32 +16,32 @@ use record::worlds;
 use super::expansion::{Pattern, rounds};
 use timeline::{Collective, Kind, Operation, Rank, Step, Timeline};
 
-/// What was written, and what could not be.
+/// Contents of a written schedule, and events that it lacks.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Goal {
     pub ranks: usize,
     pub messages: u64,
-    /// Collective calls made into messages.
+    /// Collective calls expanded to messages.
     pub collectives: u64,
-    /// Ends of messages whose other end is not in the timeline: left out.
+    /// Sends and receives whose other end is not in the timeline: left out.
     pub unmatched: u64,
-    /// Calls that GOAL cannot express, or not without their other members: their time is there, as computing.
+    /// Calls that GOAL cannot express, and collectives without every member's call: their time is computing.
     pub opaque: u64,
     pub notes: Vec<String>,
 }
 
 type Label = u64;
 
-/// One thread's chain.
+/// The end of one thread's chain of operations.
 #[derive(Debug, Default)]
 struct Chain {
-    /// The next operation starts after these are over,
+    /// Operations that are over before the next one starts.
     after: Vec<Label>,
-    /// and after this one has started.
+    /// The operation that has started before the next one starts.
     started: Option<Label>,
-    /// Nanoseconds to compute before it.
+    /// Computing before the next operation, ns.
     computing: i64,
-    /// When the last call left.
+    /// The return of the last call, ns.
     left: Option<i64>,
 }
 
@@ -51,7 +51,7 @@ struct Writer<'t, W> {
     out: &'t mut W,
     next: Label,
     chains: HashMap<u16, Chain>,
-    /// What must be over before an operation of this order is.
+    /// Labels that must be over for a started operation to be complete, by its order.
     pending: HashMap<u64, Vec<Label>>,
     tags: &'t mut HashMap<(u32, i32), u32>,
     done: Goal,
@@ -68,7 +68,7 @@ pub fn goal(timeline: &Timeline, world: usize, out: &mut impl Write) -> io::Resu
     }
     let ranks = places.keys().last().map_or(0, |last| *last as usize + 1);
     let mut done = Goal { ranks, ..Goal::default() };
-    // Tags of messages come after those of collective operations, which are as many as there are.
+    // Tags of collective operations are their numbers; the tags of messages follow.
     let mut tags = HashMap::new();
     writeln!(out, "num_ranks {ranks}")?;
     for rank in 0..ranks as u32 {
@@ -122,7 +122,7 @@ impl<W: Write> Writer<'_, W> {
         let mut walk = timeline.walk(place);
         let mut first = None;
         while let Some(step) = walk.step() {
-            // A thread that calls MPI later than the first one did something else until then.
+            // A thread computes from the rank's first call to its own first call.
             let first = *first.get_or_insert(step.entered);
             let chain = self.chains.entry(step.thread).or_default();
             chain.computing += (step.entered - chain.left.unwrap_or(first)).max(0);
@@ -134,7 +134,7 @@ impl<W: Write> Writer<'_, W> {
             self.compute(thread)?;
         }
         if self.next == 0 {
-            self.put(0, "calc 0".into(), &[], None)?;
+            self.write_operation(0, "calc 0".into(), &[], None)?;
         }
         Ok(())
     }
@@ -181,8 +181,8 @@ impl<W: Write> Writer<'_, W> {
         Ok(())
     }
 
-    /// Writes an operation after what is given, and returns what must be over for it to be, and its first. `None` where it
-    /// is left out.
+    /// Writes an operation after the given labels. Returns the labels that must be over for it to be complete, and its first
+    /// label; `None` where the operation is left out.
     fn operation(
         &mut self,
         thread: u16,
@@ -246,7 +246,7 @@ impl<W: Write> Writer<'_, W> {
             }
             (after, started) = (labels, None);
         }
-        // One member alone exchanges nothing.
+        // A communicator of one member exchanges nothing.
         Ok(Some((if head.is_some() { after } else { Vec::new() }, head)))
     }
 
@@ -262,12 +262,12 @@ impl<W: Write> Writer<'_, W> {
         started: Option<Label>,
     ) -> io::Result<Label> {
         let direction = if word == "send" { "to" } else { "from" };
-        // The simulator counts the gap of `bytes - 1` bytes.
+        // The simulator computes a gap of `bytes - 1` bytes.
         let bytes = bytes.max(1);
-        self.put(thread, format!("{word} {bytes}b {direction} {peer} tag {tag}"), after, started)
+        self.write_operation(thread, format!("{word} {bytes}b {direction} {peer} tag {tag}"), after, started)
     }
 
-    /// What a thread computed until now.
+    /// Writes the computing of a thread since its last operation.
     fn compute(&mut self, thread: u16) -> io::Result<()> {
         let chain = self.chains.entry(thread).or_default();
         if chain.computing <= 0 {
@@ -275,12 +275,18 @@ impl<W: Write> Writer<'_, W> {
         }
         let text = format!("calc {}", std::mem::take(&mut chain.computing));
         let (after, started) = (std::mem::take(&mut chain.after), chain.started.take());
-        let label = self.put(thread, text, &after, started)?;
+        let label = self.write_operation(thread, text, &after, started)?;
         self.chains.entry(thread).or_default().after = vec![label];
         Ok(())
     }
 
-    fn put(&mut self, thread: u16, what: String, after: &[Label], started: Option<Label>) -> io::Result<Label> {
+    fn write_operation(
+        &mut self,
+        thread: u16,
+        what: String,
+        after: &[Label],
+        started: Option<Label>,
+    ) -> io::Result<Label> {
         let label = self.next;
         self.next += 1;
         match thread {

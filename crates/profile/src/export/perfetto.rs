@@ -1,5 +1,5 @@
 //! The trace event format of Chrome, which ui.perfetto.dev opens: a track for each thread of each rank, an arrow for each
-//! message, and what the network did to each core as counters where that was sampled.
+//! message, and counters of each core's network work where cores were sampled.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,7 +12,7 @@ use crate::printable::escaped;
 use crate::summary::Series;
 use timeline::{Kind, Rank, Step, Timeline};
 
-/// What was written.
+/// Counts of the written events.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Perfetto {
     pub calls: u64,
@@ -22,7 +22,7 @@ pub struct Perfetto {
     pub samples: u64,
 }
 
-/// Microseconds, the format's unit, to the nanosecond.
+/// Nanoseconds, written as microseconds, the format's unit.
 struct Micro(i64);
 
 impl fmt::Display for Micro {
@@ -52,8 +52,8 @@ impl<W: Write> Events<'_, W> {
     }
 }
 
-/// Writes all of a timeline, call by call: memory does not grow with it. `series` is what cores did, with the time, ns since
-/// 1970, that it counts from.
+/// Writes a timeline call by call: memory does not grow with its length. `series`: samples of the cores, and the origin of
+/// their times, ns since 1970.
 ///
 /// # Errors
 /// The errors of `out`.
@@ -127,7 +127,7 @@ fn call<W: Write>(events: &mut Events<W>, timeline: &Timeline, place: usize, ste
         ));
     }
     if let (Some(wait), _) = timeline.wait_of(place, step) {
-        // A partner that came in time may have been away afterwards.
+        // A partner that began in time may be away afterwards: `away` without a wait.
         if wait.nanoseconds > 0 {
             argument(format_args!("\"waited_us\":{},\"wait\":\"{}\"", Micro(wait.nanoseconds), wait.state.words()));
         }
@@ -157,11 +157,11 @@ impl fmt::Display for Peer {
     }
 }
 
-/// An arrow begins in the call that begins the send and ends in that which completes the receive.
+/// An arrow begins in the call that begins the send and ends in the call that completes the receive.
 fn arrows<W: Write>(events: &mut Events<W>, timeline: &Timeline, place: usize, step: &Step) -> io::Result<u64> {
     let rank: &Rank = &timeline.ranks[place];
     let mut arrows = 0;
-    // An end lies within its call.
+    // The end of an arrow lies within its call, which ends at `left`.
     let end = Micro((step.left - 1).max(step.entered));
     let (begin, thread) = (Micro(step.entered), step.thread);
     for operation in step.begun.iter().filter(|operation| operation.kind == Kind::Send) {

@@ -14,7 +14,7 @@ use timeline::testing::{Lines, profile};
 const RANKS: usize = 5;
 const NONE: i32 = peer::NONE;
 
-/// Everything that an export must make something of: `steps` rounds of a ring, a halo, receives from anywhere and most
+/// All kinds of operations that an export handles: `steps` rounds of a ring, a halo, receives from anywhere and most
 /// collective operations.
 fn program(steps: u64) -> Timeline {
     let mut ranks: Vec<Lines> = (0..RANKS).map(|_| Lines::default()).collect();
@@ -116,7 +116,7 @@ fn a_trace_event_file_has_every_call_and_an_arrow_for_each_message() {
     assert_eq!(names[0]["args"]["name"], "rank 0 (here, pid 100)");
 }
 
-/// The first receive's partner had begun in time and then computed, the second's had not begun.
+/// The sender of the first receive begins in time and then computes; the sender of the second begins late.
 #[test]
 fn a_partner_that_is_away_is_not_called_late() {
     let (mut a, mut b) = (Lines::default(), Lines::default());
@@ -161,7 +161,7 @@ fn parse(text: &str) -> Vec<Schedule> {
             ["}"] => {}
             [own, "requires" | "irequires", before] => {
                 let schedule = all.last_mut().unwrap();
-                // Labels are known before they are used.
+                // A label is defined before its use.
                 assert!(label(own) < schedule.operations.len() && label(before) < label(own), "{line}");
                 if words[1] == "requires" {
                     schedule.requires[label(own)].push(label(before));
@@ -185,7 +185,7 @@ fn parse(text: &str) -> Vec<Schedule> {
     all
 }
 
-/// Runs schedules without times: all operations must become possible, and no message be left.
+/// Runs schedules without times: every operation must become ready, and no message be left.
 fn run(all: &[Schedule]) {
     type Wire = (usize, usize, u64);
     let mut wires: BTreeMap<Wire, VecDeque<u64>> = BTreeMap::new();
@@ -225,7 +225,7 @@ fn a_schedule_runs_to_its_end_and_matches_every_message() {
     assert_eq!((done.unmatched, done.opaque), (0, 0));
     let all = parse(&text);
     run(&all);
-    // What was outside MPI is computed, whatever else there is.
+    // All time outside MPI is computing.
     let computed: u64 = all[0].operations.iter().filter(|one| one.0 == "calc").map(|one| one.1).sum();
     let outside = (2 * 19 - 2) * 300 + (2000 - 10) + (100_000 - 18 * 1000 - 700);
     assert_eq!(computed, outside);

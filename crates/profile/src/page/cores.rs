@@ -31,7 +31,7 @@ pub fn name(summary: &Summary, core: &CoreSummary) -> String {
     }
 }
 
-/// The ranks that were seen on a core.
+/// The ranks on a core.
 pub fn ranks(summary: &Summary, core: &CoreSummary) -> String {
     match summary.job.worlds > 1 {
         true => core.ranks.iter().map(|place| words::rank(summary, *place)).collect::<Vec<_>>().join(", "),

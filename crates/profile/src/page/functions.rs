@@ -1,4 +1,4 @@
-//! Which calls take the time, and collectives by the size of their communicator.
+//! Time in MPI by call, and collectives by the size of their communicator.
 
 use chart::Figure;
 use machine::count;
@@ -45,7 +45,7 @@ fn figure(
     }
     let left_out = functions.len().saturating_sub(ROWS);
     if left_out > 0 {
-        // The greatest stay, in the order that they had.
+        // The functions with most time stay, in their order.
         let mut by_seconds: Vec<f64> = functions.iter().map(|f| f.seconds).collect();
         by_seconds.sort_by(|a, b| b.total_cmp(a));
         let least = by_seconds[ROWS - 1];

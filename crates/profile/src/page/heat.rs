@@ -1,28 +1,28 @@
-//! Shades: how much of something there is, in eight steps.
+//! Shades: a magnitude in eight steps.
 
 use std::fmt::Write;
 
 use super::plot::unit;
 
-/// Shades that the style sheet has: `h1`, the faintest, to `h8`.
+/// Shades in the style sheet: `h1`, the faintest, to `h8`.
 pub const SHADES: u8 = 8;
 
-/// A scale of shades by magnitude, the least at the faintest.
-pub struct Log {
+/// A logarithmic scale of shades; the least value has the faintest shade.
+pub struct LogShades {
     least: f64,
     most: f64,
 }
 
-impl Log {
+impl LogShades {
     /// Over the values above 0; `None` where there is none.
-    pub fn over(values: impl Iterator<Item = f64>) -> Option<Log> {
+    pub fn over(values: impl Iterator<Item = f64>) -> Option<LogShades> {
         let (least, most) = values
             .filter(|value| value.is_finite() && *value > 0.0)
             .fold((f64::INFINITY, 0.0_f64), |(least, most), value| (least.min(value), most.max(value)));
-        (most > 0.0).then_some(Log { least, most })
+        (most > 0.0).then_some(LogShades { least, most })
     }
 
-    /// 0 for nothing.
+    /// 1 to [`SHADES`]; 0 for a value that is not above 0.
     pub fn shade(&self, value: f64) -> u8 {
         if value.is_nan() || value <= 0.0 {
             return 0;
@@ -34,7 +34,7 @@ impl Log {
         1 + (share.clamp(0.0, 1.0) * f64::from(SHADES) - 1e-9).max(0.0) as u8
     }
 
-    /// The least value of each shade and the most of the last; where all values are one, that alone.
+    /// The least value of each shade and the greatest of the last; one bound where all values are equal.
     pub fn bounds(&self) -> Vec<f64> {
         if self.most <= self.least {
             return vec![self.most];
@@ -44,7 +44,7 @@ impl Log {
     }
 }
 
-/// The shade of a share of 1; 0 for nothing.
+/// The shade of a share of 1; 0 for a share that is not above 0.
 pub fn shade_of_share(share: f64) -> u8 {
     if share.is_nan() || share <= 0.0 {
         return 0;
@@ -72,7 +72,7 @@ pub fn legend(what: &str, bounds: &[String]) -> String {
     )
 }
 
-/// Rows of equal cells, each a unit wide and high: one path for each shade of a row, so that thousands stay small.
+/// A row of equal cells, each one unit wide and high: one path for each shade, so that thousands of cells are little text.
 pub fn row(out: &mut String, top: usize, shades: &[u8]) {
     for shade in 1..=SHADES {
         let mut path = String::new();
@@ -96,16 +96,16 @@ mod tests {
 
     #[test]
     fn the_least_is_faintest_and_the_most_is_fullest() {
-        let scale = Log::over([0.0, 3.0, 3e6, f64::NAN].into_iter()).unwrap();
+        let scale = LogShades::over([0.0, 3.0, 3e6, f64::NAN].into_iter()).unwrap();
         assert_eq!((scale.shade(0.0), scale.shade(3.0), scale.shade(3e6)), (0, 1, SHADES));
         let mut last = 1;
         for bound in scale.bounds() {
             assert!(scale.shade(bound * 1.0001) >= last);
             last = scale.shade(bound * 1.0001);
         }
-        let flat = Log::over([5.0, 5.0].into_iter()).unwrap();
+        let flat = LogShades::over([5.0, 5.0].into_iter()).unwrap();
         assert_eq!((flat.shade(5.0), flat.bounds().len()), (SHADES, 1));
-        assert!(Log::over([0.0].into_iter()).is_none());
+        assert!(LogShades::over([0.0].into_iter()).is_none());
         assert_eq!([0.0, 0.001, 0.5, 1.0, 2.0].map(shade_of_share), [0, 1, 4, 8, 8]);
     }
 

@@ -1,21 +1,21 @@
-//! Who sends to whom: a heat map in which a row is a sender and a column a receiver.
+//! A heat map of the traffic between ranks: a row is a sender, a column a receiver.
 
 use std::collections::BTreeMap;
 
 use chart::Figure;
 use machine::count;
 
-use super::heat::{self, Log};
+use super::heat::{self, LogShades};
 use super::plot::{Plot, names, rectangle};
 use crate::summary::{Matrix, Summary};
 use crate::words;
 
-/// More ranks than this share cells.
+/// Greatest number of cells across; with more ranks, several share a cell.
 const CELLS: usize = 64;
-/// Worlds that are drawn.
+/// Greatest number of worlds that are drawn.
 const WORLDS: usize = 4;
 
-/// What was moved from some ranks to others.
+/// Traffic from the ranks of a row to the ranks of a column.
 #[derive(Default, Clone, Copy)]
 struct Traffic {
     messages: u64,
@@ -91,8 +91,8 @@ fn figure(nth: usize, matrix: &Matrix, several: bool) -> Figure {
         missing.push(format!("{unknown} entries name ranks that this world has not; they are left out"));
     }
     let (Some(bytes), Some(calls)) = (
-        Log::over(cells.values().map(Traffic::all_bytes)).or_else(|| Log::over([1.0].into_iter())),
-        Log::over(cells.values().map(Traffic::all_calls)),
+        LogShades::over(cells.values().map(Traffic::all_bytes)).or_else(|| LogShades::over([1.0].into_iter())),
+        LogShades::over(cells.values().map(Traffic::all_calls)),
     ) else {
         missing.push("no rank sent a message to another".into());
         return Figure { title, missing, ..Figure::default() };

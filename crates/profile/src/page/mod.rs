@@ -1,5 +1,5 @@
-//! The profile as one HTML page that needs nothing else: no network, no font, and a script of its own that only sorts
-//! tables, zooms and reads out; without it nothing is missing.
+//! The profile as one self-contained HTML page: no network, no font. Its script only sorts tables, zooms and reads values
+//! out; without the script the page has the same contents.
 
 mod cores;
 mod functions;
@@ -26,7 +26,6 @@ use crate::words;
 
 const SCRIPT: &str = include_str!("../../templates/profile.js");
 
-/// Renders the page.
 pub fn render(summary: &Summary) -> String {
     let job = &summary.job;
     let command = machine::shell::words(&job.command);
@@ -73,7 +72,7 @@ struct JudgementRow {
     next: Option<String>,
 }
 
-/// A figure that sums the run up.
+/// A figure of the whole run.
 struct Tile {
     name: &'static str,
     value: String,
@@ -88,7 +87,7 @@ struct Fact {
 struct TableSection {
     title: &'static str,
     lead: String,
-    /// Long ones wait folded.
+    /// Whether the table is folded until it is opened, as long tables are.
     folded: bool,
     table: Table,
 }
@@ -111,8 +110,8 @@ impl Body {
     }
 }
 
-/// `MPICH Version: 4.0.2 MPICH Release date: ...` and the like are long: what stands before the first line's end, and no
-/// more than a few words.
+/// A short name of a library: its first line up to a comma or tab, at most 60 characters. Libraries name themselves at
+/// length, as `MPICH Version: 4.0.2 MPICH Release date: ...`.
 fn first_words(library: &str) -> String {
     let line = library.lines().next().unwrap_or_default();
     let line = line.split([',', '\t']).next().unwrap_or_default().trim();
@@ -132,7 +131,7 @@ fn ranks_on_hosts(summary: &Summary) -> String {
     }
 }
 
-/// Where there is no verdict: what the profile says without one.
+/// The first sentence of a page without a verdict.
 fn where_time_went(summary: &Summary) -> String {
     let totals = &summary.totals;
     if summary.ranks.is_empty() {
@@ -154,7 +153,7 @@ fn where_time_went(summary: &Summary) -> String {
     format!("{them} spent {} of the time in MPI{split}.", words::percent(totals.mpi_share))
 }
 
-/// What a reader must know before believing a figure.
+/// Reasons to doubt the figures: delays, failures of the command or of ranks, notes.
 fn warnings(summary: &Summary) -> Vec<String> {
     let job = &summary.job;
     let mut warnings: Vec<String> = job.perturbed.iter().cloned().collect();
@@ -205,7 +204,7 @@ fn tiles(summary: &Summary) -> Vec<Tile> {
         true => words::percent(seconds / totals.thread_seconds),
         false => "no time".into(),
     };
-    // Calls that are too few to tell may be either.
+    // Undivided time may be transfer or wait.
     let unsure = totals.split.undivided / totals.thread_seconds;
     let of_part = |seconds: f64| match unsure.is_finite() && unsure >= 0.05 {
         true => {
@@ -277,7 +276,7 @@ fn sections(summary: &Summary) -> Vec<Section> {
     sections
 }
 
-/// What the critical path is, and by what it was found.
+/// The critical path in words, with the source of its message costs.
 fn critical(summary: &Summary) -> String {
     let Some(path) = &summary.critical else { return String::new() };
     let share = |part: f64| words::percent(if path.seconds > 0.0 { part / path.seconds } else { 0.0 });

@@ -1,5 +1,5 @@
-//! What happened when: each rank's share of time in MPI, each core's in network softirqs, and the calls themselves where
-//! there is a timeline.
+//! Figures over time: each rank's share of time in MPI, each core's share in network softirqs, and the calls themselves
+//! where there is a timeline.
 
 use std::fmt::Write;
 
@@ -11,12 +11,12 @@ use super::ranks::part_of_class;
 use crate::summary::{Lane, Series, Summary, Timeline};
 use crate::words;
 
-/// More ranks or cores than this share rows.
+/// Greatest number of rows; more ranks or cores share rows, and more lanes are left out.
 const ROWS: usize = 64;
-/// More moments than this share columns.
+/// Greatest number of columns; more columns of the series share one.
 const COLUMNS: usize = 240;
 
-/// A row of shares, before it is made as coarse as it is drawn.
+/// Shares of one rank or core over time, one for each column of the series.
 struct Track {
     name: String,
     shares: Vec<Option<f32>>,
@@ -56,7 +56,7 @@ fn tracks(summary: &Summary, series: &Series, id: &str, title: &str, what: &str,
     }
     let (per_row, per_column) = (all.len().div_ceil(ROWS), series.columns.div_ceil(COLUMNS));
     let columns = series.columns.div_ceil(per_column);
-    // The scale ends at the greatest share where that is small: softirqs are rarely above a tenth.
+    // The scale ends at a round share above the greatest, since softirqs rarely take a tenth.
     let greatest = all.iter().flat_map(|track| track.shares.iter().flatten()).fold(0.0_f32, |a, b| a.max(*b));
     let full = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5].into_iter().find(|full| f64::from(greatest) <= *full).unwrap_or(1.0);
     let mut marks = String::new();
@@ -82,7 +82,7 @@ fn tracks(summary: &Summary, series: &Series, id: &str, title: &str, what: &str,
                 words::percent(most)
             ),
         };
-        // Tenths of a percent, for the page's script to read out; without it the row's average is what is said.
+        // Tenths of a percent, which the page's script reads out; without the script the title has the row's average.
         let cells = shares.iter().map(|share| share.map_or(String::new(), |s| ((s * 1000.0).round()).to_string()));
         let cells = cells.collect::<Vec<_>>().join(",");
         let _ = write!(
@@ -149,7 +149,7 @@ fn phases(marks: &mut String, summary: &Summary, (from, to): (f64, f64), width: 
     }
 }
 
-/// The plot's HTML, as high as its rows need.
+/// The plot's HTML, with a height by its number of rows.
 fn sized(plot: &Plot, rows: usize) -> String {
     let each = match rows {
         0..=8 => 22,
@@ -159,7 +159,7 @@ fn sized(plot: &Plot, rows: usize) -> String {
     format!("<div class=\"sized\" style=\"--high:{}px\">{}</div>", (rows * each).max(60), plot.html())
 }
 
-/// Calls as blocks, coloured by what they are for.
+/// Calls as blocks, coloured by the class of the function.
 fn blocks(summary: &Summary, timeline: &Timeline) -> Option<Figure> {
     let lanes: Vec<&Lane> = timeline.lanes.iter().filter(|lane| !lane.most.is_empty()).collect();
     if lanes.is_empty() || timeline.columns == 0 || timeline.step <= 0.0 {
@@ -266,7 +266,7 @@ fn class_of(name: &str) -> &'static str {
     record::functions::named(bare).map_or("management", |function| function.class.name())
 }
 
-/// Equal neighbours as one, with how many they are.
+/// Runs of equal neighbours, `(length, value)`.
 fn runs(of: &[Option<u16>]) -> Vec<(usize, Option<u16>)> {
     let mut runs: Vec<(usize, Option<u16>)> = Vec::new();
     for what in of {

@@ -1,8 +1,8 @@
-//! What bars, columns and blocks are made of, with their colours.
+//! Parts of bars, columns and blocks, with their colours.
 
 use chart::Entry;
 
-/// What a bar or column is made of.
+/// A part of a bar, column or block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Part {
     pub class: &'static str,
@@ -10,7 +10,7 @@ pub struct Part {
 }
 
 impl Part {
-    /// What a legend says of it.
+    /// The part's entry in a legend.
     pub fn key(self) -> Entry {
         Entry { swatch: format!("<i class=\"key {}\"></i>", self.class), name: self.name.into() }
     }

@@ -1,13 +1,13 @@
-//! A plot that fits any width: marks in an SVG that is stretched, words as HTML beside it, which is not.
+//! A plot that fits any width: marks in an SVG, which is stretched; text as HTML beside the SVG, which is not.
 
 use std::fmt::Write;
 
 use chart::{Placed, Scale, escape};
 
-/// The height of a plot's SVG in its own units; its width is as many units as there are columns.
+/// The height, in SVG units, of a plot with columns; the width is one unit for each column.
 pub const HEIGHT: f64 = 1000.0;
 
-/// A word at a place along an axis, as a share of its length.
+/// A label on an axis; `at`: its place, as a share of the axis's length.
 pub struct Tick {
     pub at: f64,
     pub text: String,
@@ -18,14 +18,14 @@ pub struct Plot<'a> {
     pub id: &'a str,
     pub title: &'a str,
     pub description: &'a str,
-    /// Further CSS classes: they say how high it is.
+    /// Further CSS classes, which set the plot's height.
     pub class: &'a str,
-    /// Units across and down.
+    /// Width and height in SVG units.
     pub units: (f64, f64),
     /// SVG elements.
     pub marks: String,
     pub x: Vec<Tick>,
-    /// Ticks of the vertical axis, placed from the top.
+    /// Ticks of the vertical axis, counted from the top.
     pub y: Vec<Tick>,
     pub x_label: &'a str,
     pub y_label: &'a str,
@@ -47,7 +47,7 @@ impl Plot<'_> {
             };
             ticks.iter().map(word).collect::<String>()
         };
-        // Labels of the axes are part of the description; a screen reader need not meet each tick.
+        // Axis labels are hidden from screen readers: the description covers them.
         format!(
             "<div class=\"plot {class}\" id=\"{id}\"{data}><div class=\"y-label\" aria-hidden=\"true\">{}</div>\
              <div class=\"ys\" aria-hidden=\"true\">{}</div>\
@@ -70,7 +70,7 @@ pub fn unit(value: f64) -> f64 {
     (value * 100.0).round() / 100.0
 }
 
-/// A rectangle with what it says when pointed at; empty: nothing of its own.
+/// A rectangle; `title`: its hover text, empty for none.
 pub fn rectangle(out: &mut String, class: &str, (x, y): (f64, f64), (width, height): (f64, f64), title: &str) {
     let (x, y, width, height) = (unit(x), unit(y), unit(width), unit(height));
     let _ = write!(out, "<rect class=\"{class}\" x=\"{x}\" y=\"{y}\" width=\"{width}\" height=\"{height}\"");
@@ -82,7 +82,7 @@ pub fn rectangle(out: &mut String, class: &str, (x, y): (f64, f64), (width, heig
     }
 }
 
-/// Ticks of a linear axis from zero at the foot to `top`, and what one unit of value is high.
+/// Ticks of a linear axis from 0 at the bottom to `top`, and the height of one unit of value.
 pub fn heights(top: f64, write: impl Fn(f64) -> String) -> (Vec<Tick>, f64) {
     let Some(axis) = Placed::over(Scale::Linear, [top].into_iter(), (HEIGHT, 0.0)) else { return (vec![], 0.0) };
     let ticks = axis.ticks(HEIGHT / 5.5).into_iter();
@@ -90,7 +90,7 @@ pub fn heights(top: f64, write: impl Fn(f64) -> String) -> (Vec<Tick>, f64) {
     (ticks, (HEIGHT - axis.at(top)) / if top > 0.0 { top } else { 1.0 })
 }
 
-/// Round moments of a stretch of time.
+/// Ticks at round times between `from` and `to`.
 pub fn moments(from: f64, to: f64, write: impl Fn(f64) -> String) -> Vec<Tick> {
     let length = to - from;
     if !length.is_finite() || length <= 0.0 {
@@ -103,7 +103,7 @@ pub fn moments(from: f64, to: f64, write: impl Fn(f64) -> String) -> Vec<Tick> {
     moments.map(|at| Tick { at: (at - from) / length, text: write(at) }).collect()
 }
 
-/// At most `room` words for `count` columns, in the middle of theirs.
+/// At most `room` labels for `count` columns or rows, each at the middle of its own.
 pub fn names(count: usize, room: usize, name: impl Fn(usize) -> String) -> Vec<Tick> {
     let step = [1, 2, 4, 5, 8, 10, 16, 20, 32, 50, 64, 100, 128, 200, 256, 500, 512]
         .into_iter()

@@ -10,14 +10,14 @@ use super::plot::{HEIGHT, Plot, heights, names, rectangle};
 use crate::summary::{RankSummary, Split, Summary};
 use crate::words;
 
-/// More ranks than this share columns.
+/// Greatest number of columns; with more ranks, several share a column.
 const COLUMNS: usize = 256;
-/// From so many on, order by rank hides who waits: a second drawing sorts them.
+/// From this number of ranks on, a second drawing sorts the ranks by wait.
 const SORTED_FROM: usize = 24;
 
 const SPLIT: [Part; 6] = [COMPUTE, TRANSFER, WAIT, OFF_CORE, UNDIVIDED, BLOCKED];
 
-/// Paper 002's Figure 11 tells a rank's time in MPI apart by what it called.
+/// Classes of calls that divide a rank's time in MPI, as in paper 002's Figure 11.
 const CALLED: [(Part, &[&str]); 6] = [
     (Part { class: "fill s2", name: "send, post" }, &["send", "exchange", "post"]),
     (Part { class: "fill s1", name: "receive" }, &["receive"]),
@@ -27,18 +27,17 @@ const CALLED: [(Part, &[&str]); 6] = [
     (Part { class: "fill s6", name: "other" }, &["request", "management"]),
 ];
 
-/// The colour that calls of a class have everywhere on the page.
+/// The part of a class of calls, with the same colour everywhere on the page.
 pub fn part_of_class(class: &str) -> Part {
     CALLED.iter().find(|(_, classes)| classes.contains(&class)).map_or(CALLED[5].0, |(part, _)| *part)
 }
 
-/// Transfer, wait, what is off the core and what is not divided of so many seconds in MPI. A part that is not known is in the
-/// last.
+/// Transfer, wait, time off the core and undivided time, which add up to `mpi` seconds. Unknown parts count as undivided.
 pub fn divided(mpi: f64, split: &Split) -> [f64; 4] {
     let part = |reading: &Reading<f64>| reading.value().copied().unwrap_or(0.0);
     let [transfer, wait, off_core] = [&split.transfer, &split.wait, &split.off_core].map(part);
     let left = mpi - transfer - wait - off_core;
-    // What rounding leaves is no part.
+    // A rest within rounding is 0.
     [transfer, wait, off_core, if left > mpi * 1e-6 { left } else { 0.0 }]
 }
 
@@ -86,7 +85,7 @@ pub fn figures(summary: &Summary) -> Vec<Figure> {
     figures
 }
 
-/// How transfer and wait were told apart.
+/// The origin of transfer and wait, as a sentence.
 pub fn how_divided(summary: &Summary) -> String {
     match &summary.totals.split.wait {
         Reading::Measured(_) => "Transfer and wait are measured: the ranks' own timelines say who was late.".into(),
@@ -99,7 +98,7 @@ pub fn how_divided(summary: &Summary) -> String {
     }
 }
 
-/// Seconds as columns, one a rank or one for several that stand side by side.
+/// Seconds as columns of parts: a column for each rank, or for the mean of several neighbours in `order`.
 fn stacked(
     summary: &Summary,
     id: &str,
@@ -125,7 +124,7 @@ fn stacked(
     let gap = if columns.len() <= 96 { 0.14 } else { 0.0 };
     let mut marks = String::new();
     for (i, (places, values)) in columns.iter().zip(&values).enumerate() {
-        let _ = write!(marks, "<g><title>{}</title>", escape(&said(summary, places, parts, values)));
+        let _ = write!(marks, "<g><title>{}</title>", escape(&hover_text(summary, places, parts, values)));
         let mut foot = HEIGHT;
         for (part, value) in parts.iter().zip(values) {
             let high = value * scale;
@@ -140,7 +139,7 @@ fn stacked(
     let legend = parts.iter().enumerate().filter(|(i, _)| used(*i)).map(|(_, part)| part.key()).collect();
     let name = |i: usize| match columns[i] {
         [] => String::new(),
-        // Of ranks that were sorted and share columns, what counts is how many wait more.
+        // Label of sorted ranks that share columns: the number of ranks that wait more.
         [_, _, ..] if id == "sorted" => (i * each).to_string(),
         [first, ..] => summary.ranks[*first].rank.to_string(),
     };
@@ -167,8 +166,8 @@ fn stacked(
     Figure { title: title.into(), legend, drawing: plot.html(), ..Figure::default() }
 }
 
-/// What a column says when pointed at.
-fn said(summary: &Summary, places: &[usize], parts: &[Part], values: &[f64]) -> String {
+/// The hover text of a column.
+fn hover_text(summary: &Summary, places: &[usize], parts: &[Part], values: &[f64]) -> String {
     let whole: f64 = values.iter().sum();
     let mut text = match places {
         [one] => {

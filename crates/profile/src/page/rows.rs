@@ -1,4 +1,4 @@
-//! Horizontal bars with words beside them: a row a thing.
+//! Rows of horizontal bars with a text beside each bar.
 
 use std::fmt::Write;
 
@@ -13,7 +13,7 @@ pub struct Bar {
     /// Text beside the bar.
     pub text: String,
     pub title: String,
-    /// Whether `text` stands in the bar's place and says why there is none.
+    /// Whether `text` stands in place of the bar, which has no value.
     pub missing: bool,
 }
 
@@ -24,8 +24,8 @@ pub struct Row {
     pub bars: Vec<Bar>,
 }
 
-/// Rows with as many bars side by side as `heads` names; each column has its own scale, from 0 to its greatest bar, or to
-/// what `heads` says.
+/// Rows with a bar for each of `heads`, `(name, end of the scale)`. Each column has its own scale from 0, by default to its
+/// greatest bar.
 pub fn html(label: &str, heads: &[(&str, Option<f64>)], rows: &[Row]) -> String {
     let most = |column: usize| {
         let sums = rows.iter().filter_map(|row| Some(row.bars.get(column)?.parts.iter().map(|p| p.1).sum::<f64>()));
@@ -55,7 +55,7 @@ pub fn html(label: &str, heads: &[(&str, Option<f64>)], rows: &[Row]) -> String 
             );
             let mut at = 0.0;
             for (part, value) in bar.parts.iter().filter(|(_, value)| *value > 0.0 && *top > 0.0) {
-                // What is there shows, however little.
+                // A value above 0 is visible, however small.
                 let wide = (value / top * 1000.0).clamp(2.0, 1000.0);
                 rectangle(&mut out, part.class, (at, 0.0), (wide, 10.0), "");
                 at += wide;

@@ -1,4 +1,4 @@
-//! How large messages are: the share of the messages and the share of the bytes, side by side.
+//! Sizes of messages: the share of the messages and the share of the bytes, side by side.
 
 use std::fmt::Write;
 
@@ -31,7 +31,7 @@ fn figure(id: &str, title: &str, count: Part, what: &str, rows: &[(u64, u64, u64
     let (all, all_bytes) = (sum(|row| row.1), sum(|row| row.2));
     let used = |row: &&(u64, u64, u64)| row.1 > 0;
     let (first, last) = (class(rows.iter().find(used)?.0), class(rows.iter().rfind(used)?.0));
-    // Few classes are not stretched over the whole width.
+    // At least six classes, so that few are not stretched over the whole width.
     let (first, last) = (first.saturating_sub(5_usize.saturating_sub(last - first) / 2), last.max(first + 5));
     let classes = last - first + 1;
     let share = |part: u64, whole: u64| if whole > 0 { part as f64 / whole as f64 } else { 0.0 };
@@ -52,7 +52,7 @@ fn figure(id: &str, title: &str, count: Part, what: &str, rows: &[(u64, u64, u64
         let _ = write!(marks, "<g><title>{}</title>", escape(&text));
         for (part, share, left) in [(count, share(calls, all), 0.08), (BYTES, share(bytes, all_bytes), 0.5)] {
             if share > 0.0 {
-                // What is there shows, however little.
+                // A value above 0 is visible, however small.
                 let high = (share * 100.0 * scale).max(4.0);
                 rectangle(&mut marks, part.class, (x + left, HEIGHT - high), (0.42, high), "");
             }
@@ -60,7 +60,7 @@ fn figure(id: &str, title: &str, count: Part, what: &str, rows: &[(u64, u64, u64
         marks.push_str("</g>");
         said.push(text);
     }
-    // The bounds of the classes stand between them.
+    // Labels are the classes' lower bounds, between the columns.
     let x = names(classes, 10, |i| match class_floor(first + i) {
         0 => "0".into(),
         floor => words::bytes(floor as f64),
@@ -84,7 +84,7 @@ fn figure(id: &str, title: &str, count: Part, what: &str, rows: &[(u64, u64, u64
     Some(Figure { title: title.into(), legend, drawing: plot.html(), caption, ..Figure::default() })
 }
 
-/// The size class: 0 for no bytes, then one for each power of two.
+/// The size class: 0 for no bytes, then a class for each power of two.
 fn class(floor: u64) -> usize {
     (u64::BITS - floor.leading_zeros()) as usize
 }
@@ -93,7 +93,7 @@ fn class_floor(class: usize) -> u64 {
     if class == 0 { 0 } else { 1 << (class - 1) }
 }
 
-/// The size under which half of the messages are.
+/// Lower bound of the size class that holds the median message; `None` without messages.
 pub fn median(sizes: &[SizeSummary]) -> Option<u64> {
     let all: u128 = sizes.iter().map(|s| u128::from(s.messages)).sum();
     let mut below = 0;

@@ -1,4 +1,4 @@
-//! The tables of the page. The page's script sorts them by what a cell's `sort` says; without it they keep the order of
+//! The tables of the page. The page's script sorts them by the cells' `sort`; without the script they keep the order of
 //! the summary.
 
 use chart::{Scale, Svg, number};
@@ -9,14 +9,14 @@ use crate::report::{self, Column, Value};
 use crate::summary::{CoreSummary, FunctionSummary, PhaseSummary, RankSummary, SiteSummary, State, Summary};
 use crate::words;
 
-/// Rows of one table; beyond, the page says how many are left out.
+/// Greatest number of rows of a table; the page has the number of rows left out.
 const ROWS: usize = 1024;
-/// Call sites: who looks for one beyond these wants the JSON.
+/// Greatest number of call sites; the JSON has all.
 const SITES: usize = 100;
 
 const FUNCTIONS: ([Column<FunctionSummary>; 6], [Column<FunctionSummary>; 6]) = {
     use report::functions::*;
-    // Before the drawing of durations, and behind it.
+    // Columns before and after the drawing of durations.
     ([Column { name: "group", ..GROUP }, RANKS, CALLS, OF_CALLS, TIME, OF_MPI], [WAIT, LEAST, P50, P99, MOST, BYTES])
 };
 const OF_SITES: [Column<SiteSummary>; 6] = {
@@ -34,7 +34,7 @@ const CORES: [Column<CoreSummary>; 8] = {
 
 pub struct Head {
     pub name: String,
-    /// What the column is, where its name does not say it all.
+    /// The meaning of the column, where its name is not enough.
     pub title: &'static str,
     pub number: bool,
 }
@@ -124,7 +124,7 @@ fn reading(of: &Reading<f64>, write: impl Fn(f64) -> String) -> Cell {
         Reading::Modelled(_) => "modelled",
         _ => "missing",
     };
-    // What is not known comes last, whichever way a table is sorted.
+    // An empty key is last in both directions.
     let sort = of.value().map(|value| format!("{value:e}")).unwrap_or_default();
     Cell { text, sort, title: title.unwrap_or_default(), class, ..Cell::default() }
 }
@@ -153,7 +153,7 @@ pub fn functions(summary: &Summary) -> Table {
     }
 }
 
-/// Calls by duration, small enough for a cell of a table.
+/// A drawing of calls by duration for a cell of a table.
 fn durations(nth: usize, f: &FunctionSummary) -> Option<String> {
     let known: Vec<_> = f.times.iter().filter(|t| t.calls > 0).collect();
     let (first, last) = (known.first()?.floor.max(1e-9), known.last()?.floor.max(1e-9));
@@ -171,7 +171,7 @@ fn durations(nth: usize, f: &FunctionSummary) -> Option<String> {
     for time in known {
         let left = x.at(time.floor.max(1e-9));
         let wide = (x.at(time.floor.max(1e-9) * 1.25) - left).max(1.0);
-        // A single call among millions still shows.
+        // A single call among millions is visible.
         let high = ((time.calls as f64 + 1.0).ln() / (most + 1.0).ln() * 24.0).max(1.5);
         let title = format!("{} of about {}", count::of(time.calls, "call"), words::seconds(time.floor));
         svg.rectangle("fill s1", (left, 26.0 - high), wide, high, &title);
@@ -312,7 +312,7 @@ pub fn phases(summary: &Summary) -> Table {
     }
 }
 
-/// What stands above the table of power.
+/// The text above the table of power.
 pub const POWER: &str = "What sensors told, of the time that their samples cover; gaps are in the JSON with their cause. \
     A sensor within another has its energy in that one's too.";
 
@@ -332,7 +332,7 @@ pub fn power(summary: &Summary) -> Table {
     Table { left_out: left_out(times, ROWS, "times", ""), ..Table::new("power", "Power", all, rows.take(ROWS)) }
 }
 
-/// The reasons of all readings that are not there, each once.
+/// Reasons of all missing readings, each once.
 pub fn absences(summary: &Summary) -> Vec<String> {
     let mut absences = chart::Absences::default();
     let mut add = |what: &str, why: Option<String>| {
@@ -360,7 +360,7 @@ pub fn absences(summary: &Summary) -> Vec<String> {
     absences.lines()
 }
 
-/// What of the columns is not there to read, and why.
+/// Each column that may be missing, with the reason where its reading is missing.
 fn missing<R>(columns: &[Column<R>], of: &R) -> impl Iterator<Item = (&'static str, Option<String>)> {
     columns.iter().filter(|column| !column.missing.is_empty()).map(move |column| match (column.cell)(of) {
         Value::Read(_, of) => (column.missing, number::why_missing(&of)),

@@ -22,13 +22,13 @@ pub struct Outside {
     pub storage: Reading<f64>,
 }
 
-/// What a rank that is blocked waits for.
+/// The main cause of a rank's blocked time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stall {
     Sleep,
     Lock,
     Storage,
-    /// The kernel does not say what for, or for several of these.
+    /// A cause that the kernel does not state, or several causes.
     Unknown,
 }
 
@@ -43,7 +43,7 @@ impl Stall {
         }
     }
 
-    /// That which most of `blocked` was for; the others are `sleep`, `lock` and `storage`.
+    /// The cause of more than half of `blocked`.
     pub fn most(blocked: f64, [sleep, lock, storage]: [f64; 3]) -> Stall {
         let known = [(Stall::Sleep, sleep), (Stall::Lock, lock), (Stall::Storage, storage)];
         known.into_iter().find(|(_, seconds)| *seconds > 0.5 * blocked).map_or(Stall::Unknown, |(stall, _)| stall)
@@ -51,7 +51,7 @@ impl Stall {
 }
 
 impl Outside {
-    /// Nothing is known of it, and why.
+    /// All parts absent for one reason.
     pub fn absent(reason: &str) -> Outside {
         let absent = || Reading::absent(reason);
         Outside {
@@ -65,7 +65,7 @@ impl Outside {
         }
     }
 
-    /// Seconds blocked, and what for; `None` where they are not known.
+    /// Seconds blocked, and their main cause; `None` where unknown.
     pub fn stall(&self) -> Option<(f64, Stall)> {
         let blocked = *self.blocked.value()?;
         let part = |reading: &Reading<f64>| reading.value().copied().unwrap_or(0.0);

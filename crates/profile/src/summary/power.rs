@@ -1,4 +1,4 @@
-//! What a summary says of power.
+//! Power in a summary.
 
 use machine::Reading;
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,4 @@
-//! What ranks can have of each core, as a table.
+//! The capability of cores for ranks, as a table.
 
 use chart::{Absences, number};
 use machine::text::Table;
@@ -10,7 +10,7 @@ const HEADER: [&str; 7] = ["host", "core", "for ranks", "taken", "softirqs", "cl
 
 const MODELLED: &str = "~ is modelled: softirqs as the kernel's ticks hit them, or what of them interrupted the job";
 
-/// The table, and what must be said of it.
+/// The table and its remarks.
 pub fn table(cores: &[CoreCapability]) -> (Table, Vec<String>) {
     let mut absences = Absences::default();
     for core in cores {

@@ -13,14 +13,14 @@ use machine::{Nanoseconds, Reading, count, shell};
 use crate::summary::{State, Summary, ratio};
 use crate::words::{bytes, percent, seconds};
 
-/// What the reader wants to see, and where.
+/// Options of the output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Screen {
     /// Columns; text wraps there.
     pub width: usize,
     /// Whether escape sequences for bold and colour may be written.
     pub colour: bool,
-    /// How many call sites, functions and ranks to list.
+    /// Greatest number of call sites, functions and ranks to list.
     pub sites: usize,
 }
 
@@ -31,7 +31,7 @@ pub fn render(summary: &Summary, screen: Screen) -> String {
     if let Some(verdict) = &summary.verdict {
         page.text.push('\n');
         page.bold(&verdict.sentence);
-        // The sentence has the words of the first.
+        // The verdict's sentence has the words of the first hindrance.
         for (nth, hindrance) in verdict.hindrances.iter().enumerate() {
             match nth {
                 0 => page.paragraph(2, &format!("- first: {}", hindrance.next)),
@@ -159,7 +159,7 @@ impl Page {
     }
 }
 
-/// A table whose columns stand at the right, but for those in `left`.
+/// A table with right-aligned columns, except those in `left`.
 fn table(header: &[&str], left: &[usize], rows: impl IntoIterator<Item = Vec<String>>) -> Table {
     let mut table = Table::new(header).right((0..header.len()).filter(|place| !left.contains(place)));
     rows.into_iter().for_each(|row| table.row(row));
@@ -170,7 +170,7 @@ fn first_line(text: &str) -> &str {
     text.split([',', '\n']).next().unwrap_or("").trim()
 }
 
-/// What `ranks` of them did.
+/// The predicate of a sentence on `ranks` ranks in a state.
 fn word(state: State, ranks: u64) -> &'static str {
     match state {
         State::Finalized => "finalized",

@@ -1,4 +1,4 @@
-//! Tables I and II of paper 000 (section IV.B.2) of the profiled programs, beside each other as there.
+//! Tables I and II of paper 000 (section IV.B.2) for the profiled programs, a column for each program.
 
 use machine::count::grouped;
 
@@ -44,7 +44,7 @@ pub fn render(programs: &[Summary]) -> String {
     page
 }
 
-/// The program's file, without what starts it.
+/// File name of the program itself, not of its launcher.
 fn name(program: &Summary) -> String {
     let path = program.ranks.first().map(|rank| rank.program.as_str()).unwrap_or("");
     let name = path.rsplit('/').next().unwrap_or("");
@@ -82,7 +82,7 @@ fn of(program: &Summary, row: &str, share: Share) -> f64 {
         .fold(0.0, |a, b| a + b)
 }
 
-/// What is in no row, most first.
+/// Functions without a row, with their shares, greatest first.
 fn others<'a>(program: &'a Summary, rows: &[&str], share: Share) -> Vec<(&'a str, f64)> {
     let mut sums: Vec<(&str, f64)> = Vec::new();
     for function in program.functions.iter().filter(|function| function.counted) {

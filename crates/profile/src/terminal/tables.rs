@@ -1,4 +1,4 @@
-//! The tables of the page.
+//! The tables of the text page.
 
 use chart::number;
 use machine::Reading;
@@ -89,7 +89,7 @@ fn ranks(summary: &Summary, screen: Screen) -> Option<Titled> {
     let mut header: Vec<&str> = ["rank", "host"].into_iter().chain(names(&columns)).collect();
     header.extend(told.then_some("most for"));
     header.push("");
-    // Of many ranks those at both ends are worth reading.
+    // Of many ranks, the table has those that compute least and most.
     let mut order: Vec<&RankSummary> = all.iter().collect();
     let many = order.len() > screen.sites.max(16);
     let ends = screen.sites.max(16) / 2;
@@ -135,7 +135,7 @@ fn measured(ranks: &[RankSummary]) -> bool {
     ranks.iter().any(|rank| matches!(rank.split.wait, Reading::Measured(_)))
 }
 
-/// Calls that are too few to tell may have waited or not.
+/// The share of wait in `whole`; a range where undivided time, which may be wait, is 5 % of `whole` or more.
 fn wait_share(split: &Split, whole: f64) -> String {
     let Some(wait) = split.wait.value() else { return "-".into() };
     match ratio(split.undivided, whole) {
@@ -185,7 +185,7 @@ fn sites(summary: &Summary, screen: Screen) -> Option<Titled> {
     (!all.is_empty()).then(|| ("Call sites, all ranks".into(), remark, table(&header, &[0, header.len() - 1], rows)))
 }
 
-/// `exchange.c:88 exchange < step`: where the call is, and what it was inlined into.
+/// `exchange.c:88 exchange < step`: the call's line, its function, and the functions that this is inlined into.
 pub fn place(site: &SiteSummary) -> String {
     let file_of = |path: &str| path.rsplit('/').next().unwrap_or(path).to_owned();
     let names: Vec<String> = site.frames.iter().filter_map(|frame| frame.name.as_deref()).map(short).collect();
@@ -200,7 +200,7 @@ pub fn place(site: &SiteSummary) -> String {
     }
 }
 
-/// A name of C++ without its parameters, of which templates have long ones.
+/// A C++ name without its parameters, which are long in templates.
 fn short(name: &str) -> String {
     let (name, offset) = name.rsplit_once("+0x").map_or((name, String::new()), |(name, at)| (name, format!("+0x{at}")));
     let mut depth = 0;
@@ -251,7 +251,7 @@ fn cores(summary: &Summary) -> Option<Titled> {
     (!summary.cores.is_empty()).then(|| ("Cores against waits".into(), Some(remark.into()), table(&header, &[0], rows)))
 }
 
-/// Cores whose capability is listed: those that have least for ranks.
+/// Greatest number of cores whose capability is listed: those with least for ranks.
 const LEAST: usize = 16;
 
 fn capability(summary: &Summary) -> Option<Titled> {
@@ -305,7 +305,7 @@ fn power(summary: &Summary) -> Option<Titled> {
     (!summary.power.is_empty()).then(|| ("Power".into(), Some(remarks.join("; ")), table))
 }
 
-/// Ranks of a block of the matrix, so that it fits on a screen.
+/// Greatest number of blocks of ranks across the matrix, so that it fits on a screen.
 const BLOCKS: u32 = 12;
 
 fn matrices(summary: &Summary) -> impl Iterator<Item = Titled> + '_ {

@@ -59,7 +59,7 @@ pub struct Hindrance {
     /// `stopped`, `too_few_cores`, `run_delay`, `stolen`, `blocked`, `late`, `tiny_messages`, `serialised` or
     /// `no_overlap`.
     pub cause: Cause,
-    /// Place in [`Summary::ranks`]; `None` of a host or the program.
+    /// Place in `ranks`; `None` of a host or the program.
     pub rank: Option<usize>,
     /// Name; empty of the program.
     pub host: String,

@@ -1,4 +1,4 @@
-//! Cells in use of the calls of a running rank; a row has room for every class of size.
+//! Cells in use of a running rank's calls; a row has a cell for each class of size, most of them not in use.
 
 use std::collections::HashMap;
 
@@ -11,7 +11,7 @@ use crate::header::damaged;
 use crate::layout::{Cell, ROW_CELLS, Region};
 use crate::rank::Calls;
 
-/// Looks from one search for new cells to the next, where no total hints at any.
+/// Looks from one search for new cells to the next, where no total shows a missing cell.
 const SEARCH: u64 = 16;
 /// Most cells of a rank that are followed; a program that calls MPI in many ways uses some hundred.
 pub const CELLS: usize = 8192;
@@ -43,7 +43,7 @@ impl Counters {
         &self.known
     }
 
-    /// Approximate memory that they take, in bytes.
+    /// Approximate memory of the cells, in bytes.
     pub fn weight(&self) -> usize {
         size_of_val(&self.rows[..]) + size_of_val(&self.known[..]) + size_of_val(&self.places[..])
     }

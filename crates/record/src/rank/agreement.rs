@@ -1,10 +1,10 @@
-//! Sums that must agree in tables that their rank did not close: the same calls are counted by class of size, of
-//! duration, by call site, by peer and by thread.
+//! Sums that must agree in tables without a close: the same calls are counted by class of size, of duration, by call
+//! site, by peer and by thread.
 //!
 //! A thread counts a call in this order: its message to a peer, its cell (calls first, the histogram last), its call
-//! site, its totals (calls last). So a thread whose cells have as many calls as its totals is not counting at the
-//! moment, and all of its sums must agree to the last tick. With one call more it was counting when it was killed or
-//! read. The sums of a thread that went on during the reading lie between its totals before and after.
+//! site, its totals (calls last). A thread whose cells have as many calls as its totals is not counting, and all of its
+//! sums must agree to the last tick. A thread whose cells have one call more was counting when it was killed or read.
+//! The sums of a thread that went on during the reading lie between its totals before and after.
 
 use std::collections::BTreeMap;
 
@@ -60,7 +60,7 @@ struct OfFunction {
 struct Sums<'a> {
     before: &'a Thread,
     after: &'a Thread,
-    /// Calls that it made during the reading.
+    /// Calls of the thread during the reading.
     passed: u64,
     rows: BTreeMap<u16, OfFunction>,
     sites: BTreeMap<u16, OfFunction>,
@@ -119,7 +119,7 @@ impl<'a> Sums<'a> {
 
     fn disagreement(&self, header: &Header) -> Option<&'static str> {
         let (before, after, dropped) = (self.before, self.after, &header.dropped);
-        // The identity of the thread may be changing at one of the two moments.
+        // The identity of the thread may be in the middle of a write at one of the two moments.
         let is_set = |thread: &Thread| thread.is_whole() || (thread.tid, thread.ended, thread.seal) == (0, 0, 0);
         if !is_set(before) && !is_set(after) {
             return Some("whose totals they are cannot be");
@@ -185,7 +185,7 @@ impl<'a> Sums<'a> {
         Ok(beyond as u64)
     }
 
-    /// Checks messages. A message is counted before its call, so that one in a call may be ahead.
+    /// Checks messages. A message is counted before its call, so that the messages of one call may be ahead.
     fn of_messages(&self, header: &Header) -> Option<&'static str> {
         let (before, after) = (self.before, self.after);
         let is_at_rest = self.passed == 0 && after.inside == 0;

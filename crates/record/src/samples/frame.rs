@@ -61,7 +61,7 @@ pub fn put_signed(out: &mut Vec<u8>, number: i64) {
     put(out, (number as u64) << 1 ^ (number >> 63) as u64);
 }
 
-/// Bytes to read; every read beyond their end is `None`.
+/// Bytes to read; a read beyond their end gives `None`.
 #[derive(Debug, Clone, Copy)]
 pub struct Cursor<'a>(pub &'a [u8]);
 

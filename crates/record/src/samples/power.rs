@@ -1,4 +1,4 @@
-//! Samples of power: descriptions of sensors, and their numbers with times of their own.
+//! Samples of power: descriptions of sensors, and their values, each with its time.
 
 use machine::Nanoseconds;
 use machine::power::{Band, Covers, Measure, Sensor, Track};

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{folder, untrusted};
 
-/// Most points kept of a file; of a longer one only every so many moments are kept.
+/// Most points kept of a file; of a longer file only every n-th moment is kept.
 const MOST_POINTS: u64 = 1 << 20;
 
 #[derive(Debug, Clone)]
@@ -25,7 +25,7 @@ pub struct Samples {
     pub ranks: BTreeMap<u32, RankSamples>,
     /// Zones of energy by name.
     pub zones: Vec<(String, Series<Energy>)>,
-    /// Sensors of power that were asked for.
+    /// Sensors of power that were requested.
     pub power: Vec<PowerSamples>,
     pub cost: Series<SamplerCost>,
     /// Accounting of the kernel; `None` in files of earlier versions.
@@ -35,7 +35,7 @@ pub struct Samples {
     pub span: Option<(u64, u64)>,
     /// When sampling ended in order; `None`: it is still running, was killed, or the file was cut off.
     pub ended: Option<u64>,
-    /// One of so many moments was kept.
+    /// One in this number of moments was kept.
     pub stride: u64,
 }
 
@@ -65,13 +65,13 @@ pub struct ThreadSamples {
     pub blocked: Series<ThreadBlocked>,
 }
 
-/// Greatest factor between a thread's time off its core and the part that looks found: time of hypervisors and
-/// interrupts is in no account.
+/// Greatest factor between a thread's time off its core and the part that looks found; no account has the time of
+/// hypervisors and interrupts.
 pub const MISSED: f64 = 2.0;
 
 impl ThreadSamples {
-    /// Corrects stopped times. The kernel counts how long a thread ran and was runnable; the rest of its time it was
-    /// stopped or blocked. Looks tell these two apart, but miss time while the sampler waits for a core. So stops are
+    /// Corrects stopped times. The kernel counts the time for which a thread ran or was runnable; in the rest it was
+    /// stopped or blocked. Looks distinguish these two, but miss time while the sampler waits for a core. So stops are
     /// scaled by the rest over the time that looks found.
     fn correct_stops(&mut self) {
         let (Some((from, _)), Some((to, _))) = (self.ran.first(), self.ran.last()) else { return };
@@ -102,7 +102,7 @@ impl Samples {
         files
     }
 
-    /// Reads a file of samples of this version, refusing others; one that was cut off is read as far as it goes.
+    /// Reads a file of samples of this version, refusing others; a file that was cut off is read up to its last whole frame.
     pub fn open(path: &Path) -> Result<Samples> {
         let subject = || path.display().to_string();
         let bytes = untrusted::read(path).map_err(|e| Fault::because(subject(), e, "profile the program again"))?;
@@ -207,9 +207,9 @@ struct Track {
     values: [u64; MOST],
     /// Values when they were last kept.
     kept: [u64; MOST],
-    /// Whether it changed since then.
+    /// Whether the subject changed since then.
     is_changed: bool,
-    /// Whether it has a point already.
+    /// Whether the subject has a point.
     is_begun: bool,
     /// Whether its changes come with work (0) or load (1); `None` before the first.
     class: Option<usize>,
@@ -337,12 +337,12 @@ impl Progress {
         Some(())
     }
 
-    /// Adds points for what changed since the last moment that was kept.
+    /// Adds points to the tracks that changed since the last kept moment.
     fn keep(&mut self, class: usize) {
         for place in std::mem::take(&mut self.changed[class]) {
             let track = &mut self.tracks[place];
             track.is_changed = false;
-            // The subject was unchanged up to the moment before, so its total did not grow evenly since its own last point.
+            // The subject was unchanged up to the moment before: a point there keeps earlier growth at 0.
             if let Some(before) = self.last_kept[class].filter(|_| track.is_begun) {
                 push(&mut self.samples, track, before, &track.kept);
             }
@@ -356,7 +356,7 @@ impl Progress {
         for class in 0..2 {
             self.keep(class);
         }
-        // Tracks that did not change any more get a last point at the end.
+        // Tracks without a change since their last point get a point at the end.
         for track in &self.tracks {
             if let Some(class) = track.class {
                 push(&mut self.samples, track, self.last[class], &track.values);

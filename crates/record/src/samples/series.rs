@@ -3,7 +3,7 @@
 /// Most fields that a kind of totals has.
 pub(super) const MOST: usize = 18;
 
-/// Values of one subject at a moment. All but absolute ones only grow; one that fell was reset, or is damaged.
+/// Values of one subject at a moment. Totals only grow: a total that fell was reset, or is damaged.
 pub trait Totals: Copy + Default {
     #[doc(hidden)]
     const KIND: u8;
@@ -79,7 +79,7 @@ macro_rules! totals {
 }
 pub(super) use totals;
 
-/// Totals of one subject by time. Between two points a total is taken to have grown evenly.
+/// Totals of one subject by time, interpolated linearly between two points.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Series<T> {
     points: Vec<(u64, T)>,

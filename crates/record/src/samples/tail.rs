@@ -1,4 +1,4 @@
-//! The latest totals in a file of samples that grows: each look reads what was added since the last.
+//! The latest totals in a growing file of samples: each look reads the bytes added since the last.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -57,21 +57,21 @@ impl Tail {
         Tail { file, at: 0, rest: vec![], head: None, begun: 0, subjects: vec![], time: 0, ended: false }
     }
 
-    /// Approximate memory that it takes, in bytes.
+    /// Approximate memory in use, in bytes.
     pub fn weight(&self) -> usize {
         // A core takes at least two bytes of the head, and eight in memory.
         self.rest.capacity() + 4 * self.begun + size_of_val(&self.subjects[..])
     }
 
-    /// Frees that memory: nothing more is read.
+    /// Frees the memory of [`Tail::weight`]: nothing more is read.
     pub fn forget(&mut self) {
         (self.rest, self.head, self.begun, self.subjects) = Default::default();
     }
 
-    /// Reads what was added since the last time.
+    /// Reads the frames added since the last time.
     ///
     /// # Errors
-    /// The file is damaged or not of this version; what was read stays.
+    /// The file is damaged or not of this version; totals read before stay.
     pub fn advance(&mut self) -> Result<()> {
         let refused = |cause: &str| Fault::new("samples", cause, "profile the program again");
         let unread = |e: std::io::Error| refused(&e.to_string());
@@ -189,7 +189,7 @@ impl Tail {
         self.sums_by(|numbers| (numbers[0], numbers[1] as u16))
     }
 
-    /// How long each thread was blocked, by process and the thread's index in its tables.
+    /// Blocked time of each thread, by process and the thread's index in its tables.
     pub fn thread_blocked(&self) -> BTreeMap<(u32, u16), ThreadBlocked> {
         self.sums_by(|numbers| (numbers[0], numbers[1] as u16))
     }

@@ -199,7 +199,7 @@ fn what_is_no_file_of_samples_is_refused() {
     }
 }
 
-/// A head of earlier versions, which lack the field.
+/// A head of an earlier version, without the field.
 #[test]
 fn a_head_without_cores_for_ranks_is_read() {
     let mut file = Vec::new();

@@ -31,13 +31,13 @@ pub struct Writer<W> {
     /// Changes of the present moment.
     changes: Vec<u8>,
     written: u64,
-    /// Frames that are not written yet.
+    /// Frames that are still to be written.
     gathered: Vec<u8>,
     /// The last sample of each sensor of power.
     powers: Vec<Last>,
 }
 
-/// Gathered bytes from which on they are written.
+/// Number of gathered bytes from which on they are written.
 const GATHER: usize = 64 << 10;
 
 impl<W: Write> Writer<W> {

@@ -1,6 +1,6 @@
-//! Blocks of a timeline: calls behind a word with their length and seal.
+//! Blocks of a timeline: a word with length and seal, then calls.
 //!
-//! The writer begins a block with [`open`] and, once it has about [`BYTES`] of calls, replaces that by [`closed`].
+//! The writer begins a block with [`open`] and, after about [`BYTES`] of calls, replaces that word by [`closed`].
 
 use super::Header;
 use crate::seal;

@@ -7,7 +7,7 @@ use super::{
 };
 use crate::functions::{self, FunctionId};
 
-/// A call as it was read.
+/// A call that was read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Event {
     /// The call, with times in ticks, rounded down to the file's units.
@@ -35,7 +35,7 @@ pub struct Decoder<'a> {
 }
 
 impl<'a> Decoder<'a> {
-    /// Reads a whole file. One that was cut off may end within its last block only where that is open.
+    /// Reads a whole file. A file that was cut off may end within its last block only if that block is open.
     pub fn new(file: &'a [u8]) -> Result<Decoder<'a>> {
         Decoder::up_to(file, file.len())
     }
@@ -83,7 +83,7 @@ impl<'a> Decoder<'a> {
         self.at
     }
 
-    /// The next call; `None` after the last whole one. An invalid call is a fault; the calls before it are good.
+    /// The next call; `None` after the last whole call. An invalid call is a fault; the calls before it are good.
     pub fn next_event(&mut self) -> Result<Option<&Event>> {
         let mut at = self.at;
         if at == self.end {

@@ -7,7 +7,7 @@ use super::{
 #[derive(Debug, Clone)]
 pub struct Encoder {
     shapes: Shapes,
-    /// Number of operations begun so far, and that of the next.
+    /// Number of operations begun so far, which is the number of the next.
     begun: u64,
     /// End of the last call, in the file's units.
     left: u64,

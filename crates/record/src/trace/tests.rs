@@ -36,7 +36,7 @@ fn written(calls: &[Made]) -> Vec<u8> {
     block::file(&header(), &encoded(calls).concat())
 }
 
-/// A file in blocks of `many` calls, the last of which is open.
+/// A file in blocks of `many` calls; the last block is open.
 fn written_open(calls: &[Made], many: usize) -> Vec<u8> {
     let mut file = header().as_bytes().to_vec();
     let encoded = encoded(calls);
@@ -62,7 +62,7 @@ fn read(file: &[u8]) -> (Vec<Event>, bool) {
     }
 }
 
-/// The events that a reader must see: times in units, never before the call before.
+/// The events that a reader must return, with times in units; no call begins before the one before has ended.
 fn expected(calls: &[Made]) -> Vec<Event> {
     let (mut last, mut operation) = (STARTED >> SHIFT << SHIFT, 0);
     let cut = |ticks: u64| ticks >> SHIFT << SHIFT;
@@ -190,7 +190,7 @@ proptest! {
         let _ = Decoder::new(&bytes);
     }
 
-    /// Random bytes at a random place: calls before it are read as written, and the damage is reported.
+    /// Random bytes at a random place: calls before this place are read as written, and the damage is reported.
     #[test]
     fn a_closed_block_that_was_overwritten_is_no_calls(
         seeds in seeds(),

@@ -56,7 +56,7 @@ impl Graph {
     /// # Errors
     /// It has more messages than a graph can have, or there is no such world.
     pub fn of(timeline: &Timeline, world: usize) -> Result<Graph> {
-        worlds::there(&timeline.worlds, world)?;
+        worlds::check_world(&timeline.worlds, world)?;
         if timeline.matches.messages >= u64::from(MOST) {
             let cause = format!("it has {} messages, more than {MOST}", timeline.matches.messages);
             return Err(Fault::new("the timeline", cause, "profile a shorter run"));

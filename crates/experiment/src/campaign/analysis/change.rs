@@ -1,4 +1,4 @@
-//! How one point's figure stands to another's, round by round.
+//! Comparison of a figure at two points, round by round.
 
 use rounds::contrast::ERROR;
 use rounds::estimate::Estimate;
@@ -9,27 +9,27 @@ use crate::campaign::results::Run;
 /// A host and one of its rounds.
 type Round = (u32, u32);
 
-/// Logarithms of a figure by round, in the order of rounds; above is better or, of watts and joules, less.
+/// Logarithms of a figure by round, in the order of rounds, with the sign that makes more better.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Series {
     by_round: Vec<(Round, f64)>,
-    /// Whether the values are simulated: another run gives the same.
+    /// Whether the values are simulated, hence the same in every run.
     exact: bool,
 }
 
 impl Series {
-    /// Of values above 0; where more is better they count as they are, else their inverse.
+    /// The series of values above 0, or of their inverses where less is better.
     pub fn of(runs: &[&Run], value: impl Fn(&Run) -> Option<f64>, more_is_better: bool, exact: bool) -> Series {
         let sign = if more_is_better { 1.0 } else { -1.0 };
         let mut by_round: Vec<(Round, f64)> = runs
             .iter()
-            // What is simulated is the same wherever and whenever it runs.
+            // A simulated value does not depend on host and round.
             .filter_map(|run| Some((if exact { (0, 0) } else { (run.host, run.round) }, value(run)?)))
             .filter(|(_, value)| value.is_finite() && *value > 0.0)
             .map(|(round, value)| (round, sign * value.ln()))
             .collect();
         by_round.sort_by_key(|entry| entry.0);
-        // Of several runs of a point in one round, their mean.
+        // The mean of several runs of a point in one round.
         let mut merged: Vec<(Round, f64, f64)> = Vec::with_capacity(by_round.len());
         for (round, value) in by_round {
             match merged.last_mut() {
@@ -41,7 +41,7 @@ impl Series {
         Series { by_round, exact }
     }
 
-    /// What `of` makes of both, in the rounds that both have.
+    /// Applies `of` to the values of both, in the rounds that both series have.
     pub fn with(&self, other: &Series, of: impl Fn(f64, f64) -> f64) -> Series {
         let by_round = self.both(other).map(|(round, one, other)| (round, of(one, other))).collect();
         Series { by_round, exact: self.exact && other.exact }
@@ -52,7 +52,7 @@ impl Series {
         self.with(other, |one, other| one + other)
     }
 
-    /// This over `other`.
+    /// The ratio of this series to `other`.
     pub fn over(&self, other: &Series) -> Series {
         self.with(other, |one, other| one - other)
     }
@@ -61,7 +61,7 @@ impl Series {
         self.by_round.iter().map(|(_, value)| *value).collect()
     }
 
-    /// Of what is simulated, its value.
+    /// The estimate from all rounds; that of a simulated series is its value.
     pub fn estimate(&self, error: f64) -> Option<Estimate> {
         match self.by_round.as_slice() {
             [(_, middle)] if self.exact => Some(Estimate { middle: *middle, low: *middle, high: *middle, samples: 1 }),
@@ -69,7 +69,7 @@ impl Series {
         }
     }
 
-    /// The least squares slope of several series over `x`, in each round that has two of them.
+    /// The least-squares slope of several series over `x`, in each round with two values of `x`.
     pub fn slopes(series: &[(f64, Series)]) -> Series {
         let mut all: Vec<(Round, f64, f64)> =
             series.iter().flat_map(|(x, of)| of.by_round.iter().map(move |(round, y)| (*round, *x, *y))).collect();
@@ -100,16 +100,16 @@ fn slope(round: &[(Round, f64, f64)]) -> Option<f64> {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Change {
     pub middle: f64,
-    /// 95 % of this comparison alone; the middle of what is simulated.
+    /// 95 % interval of this comparison alone; the middle where both points are simulated.
     pub low: f64,
     pub high: f64,
-    /// Whether it differs from none when all comparisons share one error of 5 %.
+    /// Whether the change differs from 0 with an error of 5 % for all comparisons together.
     pub sure: bool,
     pub rounds: usize,
 }
 
 impl Change {
-    /// Of logarithms of ratios, which `percent` makes a share in per cent; `None` of fewer than two rounds that are measured.
+    /// The change from logarithms of ratios, which `percent` converts; `None` for fewer than two measured rounds.
     pub(super) fn of(ratios: &Series, error: f64, percent: fn(f64) -> f64) -> Option<Change> {
         let differences = &ratios.values();
         if let ([only], true) = (differences.as_slice(), ratios.exact) {
@@ -128,22 +128,22 @@ impl Change {
     }
 }
 
-/// How much less it is: of what is better where it is less.
-pub(super) fn saved(ratio: f64) -> f64 {
+/// Decrease of a figure of which less is better, in per cent.
+pub(super) fn percent_saved(ratio: f64) -> f64 {
     -100.0 * (-ratio).exp_m1()
 }
 
-/// How much more it takes.
-pub(super) fn risen(ratio: f64) -> f64 {
+/// Increase of a figure of which less is better, in per cent.
+pub(super) fn percent_risen(ratio: f64) -> f64 {
     100.0 * (-ratio).exp_m1()
 }
 
-/// How much performance is lost.
-pub(super) fn lost(ratio: f64) -> f64 {
+/// Loss of performance, in per cent.
+pub(super) fn percent_lost(ratio: f64) -> f64 {
     -100.0 * ratio.exp_m1()
 }
 
-/// How much performance is gained.
-pub(super) fn gained(ratio: f64) -> f64 {
+/// Gain in performance, in per cent.
+pub(super) fn percent_gained(ratio: f64) -> f64 {
     100.0 * ratio.exp_m1()
 }

@@ -1,8 +1,8 @@
-//! What a carrier gains over the baseline, and how that goes with nodes and with clock.
+//! The gain of a carrier over the baseline, and its trend with nodes and with clock.
 
 use serde::Serialize;
 
-use super::change::{Series, gained, saved};
+use super::change::{Series, percent_gained, percent_saved};
 use super::{Change, Place, Point, Roles, grouped};
 
 /// One carrier against the baseline.
@@ -26,7 +26,7 @@ pub struct Gained {
     pub power: Option<Change>,
 }
 
-/// How the gain changes along an axis, the other one fixed.
+/// Change of the gain along an axis, with the other one fixed.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Trend {
     /// `a doubling of nodes`, `a GHz`.
@@ -41,16 +41,16 @@ pub(super) struct Plan {
     panel: String,
     carrier: String,
     baseline: String,
-    /// The carrier's point and the baseline's.
+    /// Index of the carrier's point and of the baseline's.
     pairs: Vec<(usize, usize)>,
-    trends: Vec<Along>,
+    trends: Vec<TrendPairs>,
     with_power: bool,
 }
 
-struct Along {
+struct TrendPairs {
     by: String,
     at: Option<String>,
-    /// Place on the axis and pair.
+    /// Value on the axis, and pair.
     pairs: Vec<(f64, (usize, usize))>,
 }
 
@@ -86,24 +86,24 @@ pub(super) fn plans(points: &[Point], roles: &Roles) -> Vec<Plan> {
     plans
 }
 
-/// Groups pairs by what is fixed; those that vary along the axis have a trend.
+/// The pairs of each trend along an axis: those of one value of the `fixed` axis, if they vary along the other.
 fn along(
     points: &[Point],
     pairs: &[(usize, usize)],
     by: &str,
     fixed: &Option<String>,
     place: impl Fn(&Point) -> (Option<f64>, Option<String>),
-) -> Vec<Along> {
-    let mut trends: Vec<Along> = Vec::new();
+) -> Vec<TrendPairs> {
+    let mut trends: Vec<TrendPairs> = Vec::new();
     for &pair in pairs {
         let (Some(x), at) = place(&points[pair.0]) else { continue };
         let at = fixed.as_ref().zip(at).map(|(name, value)| format!("{name} {value}"));
         match trends.iter_mut().find(|trend| trend.at == at) {
             Some(trend) => trend.pairs.push((x, pair)),
-            None => trends.push(Along { by: by.to_owned(), at, pairs: vec![(x, pair)] }),
+            None => trends.push(TrendPairs { by: by.to_owned(), at, pairs: vec![(x, pair)] }),
         }
     }
-    let varies = |trend: &Along| trend.pairs.iter().any(|(x, _)| *x != trend.pairs[0].0);
+    let varies = |trend: &TrendPairs| trend.pairs.iter().any(|(x, _)| *x != trend.pairs[0].0);
     trends.retain(varies);
     trends
 }
@@ -116,13 +116,13 @@ pub(super) fn gain(plan: &Plan, points: &[Point], error: f64) -> Gain {
         Gained {
             scale: of.place.scale.clone(),
             clock: of.place.clock.clone(),
-            performance: Change::of(&over((one, other)), error, gained),
-            power: power().and_then(|ratios| Change::of(&ratios, error, saved)),
+            performance: Change::of(&over((one, other)), error, percent_gained),
+            power: power().and_then(|ratios| Change::of(&ratios, error, percent_saved)),
         }
     };
-    let trend = |along: &Along| {
+    let trend = |along: &TrendPairs| {
         let series: Vec<(f64, Series)> = along.pairs.iter().map(|(x, pair)| (*x, over(*pair))).collect();
-        let change = Change::of(&Series::slopes(&series), error, gained);
+        let change = Change::of(&Series::slopes(&series), error, percent_gained);
         Trend { by: along.by.clone(), at: along.at.clone(), change }
     };
     Gain {

@@ -1,9 +1,9 @@
-//! What a study file's runs say: watts saved against performance lost at each clock, what one carrier gains over another and
-//! how that goes with nodes and clock, and how much runs differ (paper 000, IV).
+//! Analysis of a study's runs: watts saved against performance lost at each clock, the gain of one carrier over another and
+//! its trend with nodes and clock, and the spread of runs (paper 000, IV).
 //!
-//! All comparisons are made within a round on one host, so that what drifts meets both sides. Intervals are those of each
-//! comparison alone, at 95 %; *sure* is what still holds when all comparisons of the analysis are allowed one error in 20
-//! together (Bonferroni).
+//! All comparisons are made within a round on one host, so that drift affects both sides. An interval is that of its
+//! comparison alone, at 95 %; a change is *sure* if it differs from 0 with an error of 5 % for all comparisons of the
+//! analysis together (Bonferroni).
 
 mod change;
 mod gain;
@@ -33,7 +33,7 @@ use super::results::Results;
 use crate::axes::Value;
 use change::Series;
 
-/// Everything that an analysis found, as it is printed, drawn and exported.
+/// The result of an analysis, as it is printed, drawn and exported.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Analysis {
     pub roles: Roles,
@@ -42,14 +42,14 @@ pub struct Analysis {
     pub trades: Vec<Curve>,
     pub gains: Vec<Gain>,
     pub spread: Option<Spread>,
-    /// Comparisons that share the error.
+    /// Number of comparisons that share the error.
     pub comparisons: usize,
     pub notes: Vec<String>,
-    /// What is not counted, with its cause.
+    /// Failed runs, counted by cause.
     pub failures: Vec<String>,
 }
 
-/// Where a point stands: its values by role, and all its other axes as one.
+/// Place of a point: its values by role, and its other axes as one text.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Place {
     /// Axes without a role; empty where there are none.
@@ -95,7 +95,7 @@ pub fn analyse(results: &Results, named: &Named) -> Result<Analysis> {
             let power = roles.power.map(|figure| of(figure, false));
             let energy = match (roles.energy, &power) {
                 (Some(figure), _) => Some(of(figure, false)),
-                // Watts over what is done in a second.
+                // Energy for the same work: watts over performance.
                 (None, Some(power)) => Some(power.times(&performance)),
                 (None, None) => None,
             };
@@ -131,7 +131,7 @@ fn failures(results: &Results) -> Vec<String> {
     failed.into_iter().map(|(why, times)| format!("Not counted, {}: {why}", machine::count::of(times, "run"))).collect()
 }
 
-/// Points that share a key, in the order in which they first come.
+/// Indices of the points by key, with keys in the order of their first point.
 fn grouped<'a, K: Ord + Clone>(points: &'a [Point<'a>], key: impl Fn(&Point) -> K) -> Vec<(K, Vec<usize>)> {
     let mut order: Vec<K> = Vec::new();
     let mut of: BTreeMap<K, Vec<usize>> = BTreeMap::new();

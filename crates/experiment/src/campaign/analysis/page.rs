@@ -34,7 +34,7 @@ struct Table {
     below: Vec<String>,
 }
 
-/// `title` names the study; `head` says where its figures are from.
+/// `title`: name of the study. `head`: origin of its figures.
 pub fn page(analysis: &Analysis, title: &str, head: Vec<String>) -> String {
     let body = Body {
         title,
@@ -56,10 +56,10 @@ pub fn page(analysis: &Analysis, title: &str, head: Vec<String>) -> String {
     Page { title, head_line: head, body: body.to_string(), ..Page::default() }.render()
 }
 
-/// Points that a page has in a table.
+/// Most points in the table of a page.
 const MOST_POINTS: usize = 200;
 
-/// The means of all points, whatever their axes are.
+/// The means of points, up to [`MOST_POINTS`].
 fn points(analysis: &Analysis) -> Table {
     let several = analysis.cells.windows(2).any(|pair| program(&pair[0]) != program(&pair[1]));
     let title =
@@ -132,22 +132,22 @@ fn look(nth: usize) -> Look {
     Look { colour: (nth % 6) as u8, shape: shapes[nth % shapes.len()], line: (nth / 6 % 3) as u8 }
 }
 
-/// What is drawn along the x axis.
-struct Along {
+/// Quantity on the x axis.
+struct XAxis {
     axis: String,
     label: &'static str,
     scale: Scale,
     write: fn(f64) -> String,
 }
 
-impl Along {
-    fn clock(analysis: &Analysis) -> Option<Along> {
+impl XAxis {
+    fn clock(analysis: &Analysis) -> Option<XAxis> {
         let axis = analysis.roles.clock.clone()?;
         let label = if analysis.roles.dilated { "protocol's work, times" } else { "clock, GHz" };
-        Some(Along { axis, label, scale: Scale::Linear, write: |value| digits(value) })
+        Some(XAxis { axis, label, scale: Scale::Linear, write: |value| digits(value) })
     }
 
-    fn size(cells: &[&Cell]) -> Option<Along> {
+    fn size(cells: &[&Cell]) -> Option<XAxis> {
         let varies = |axis: &&str| {
             let mut sizes = cells.iter().filter_map(|cell| cell.axes.get(axis)?.magnitude());
             let first = sizes.next();
@@ -155,7 +155,7 @@ impl Along {
         };
         let axis = SIZES.into_iter().find(varies)?;
         let write = |value: f64| machine::Bytes(value as u64).to_string();
-        Some(Along { axis: axis.into(), label: "message", scale: Scale::Log2, write })
+        Some(XAxis { axis: axis.into(), label: "message", scale: Scale::Log2, write })
     }
 
     fn is_size(&self) -> bool {
@@ -169,7 +169,7 @@ impl Along {
         }
     }
 
-    /// All other axes that set points of a program apart.
+    /// Values of the other axes that set points of a program apart.
     fn rest(&self, cell: &Cell, analysis: &Analysis) -> String {
         let roles = &analysis.roles;
         let is_other = |name: &str| name != self.axis && name != PROGRAM && (roles.sets_apart(name) || roles.has(name));
@@ -181,7 +181,7 @@ impl Along {
 /// Axes of message sizes.
 const SIZES: [&str; 2] = ["size", "program.bytes"];
 
-/// More lines than this say nothing.
+/// Most lines of a chart that a reader can distinguish.
 const MOST_LINES: usize = 12;
 
 fn figures(analysis: &Analysis) -> Vec<Figure> {
@@ -196,8 +196,8 @@ fn figures(analysis: &Analysis) -> Vec<Figure> {
     for of in &programs {
         let cells: Vec<&Cell> = analysis.cells.iter().filter(|cell| program(cell) == *of).collect();
         let about = if programs.len() > 1 { of.as_str() } else { "" };
-        // Where sizes vary, as of NetPIPE, they are the x axis.
-        let along = Along::size(&cells).or_else(|| Along::clock(analysis));
+        // Message sizes that vary, as NetPIPE's, are the x axis; else the clock is.
+        let along = XAxis::size(&cells).or_else(|| XAxis::clock(analysis));
         if let Some(along) = &along {
             for figure in 0..analysis.roles.figures.len() {
                 figures.extend(curves(analysis, about, &cells, along, figure));
@@ -212,8 +212,8 @@ fn program(cell: &Cell) -> String {
     cell.axes.get(PROGRAM).map_or(String::new(), ToString::to_string)
 }
 
-/// A figure of a program along an axis, a line for each value of all others.
-fn curves(analysis: &Analysis, program: &str, cells: &[&Cell], along: &Along, figure: usize) -> Option<Figure> {
+/// A figure of a program along an axis, with a line for each combination of the other axes' values.
+fn curves(analysis: &Analysis, program: &str, cells: &[&Cell], along: &XAxis, figure: usize) -> Option<Figure> {
     let (title, unit) = &analysis.roles.figures[figure];
     let mut lines: BTreeMap<String, Vec<Mark>> = BTreeMap::new();
     let mut order: Vec<String> = Vec::new();

@@ -1,4 +1,4 @@
-//! What each axis and figure of a study stands for in its analysis.
+//! Roles of a study's axes and figures in its analysis.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,19 +14,19 @@ use crate::campaign::results::Results;
 pub struct Named {
     /// The axis of clocks.
     pub clock: Option<String>,
-    /// The axis of carriers, placements or networks that are held against each other.
+    /// The axis of carriers, placements or networks that are compared.
     pub carrier: Option<String>,
-    /// The carrier that the others are held against.
+    /// The carrier with which the others are compared.
     pub baseline: Option<String>,
-    /// The point that the study file names first: its carrier is the baseline where none is named.
+    /// The first point of the study file: its carrier is the baseline where none is named.
     pub first: Option<Axes>,
     /// The axis of nodes or ranks.
     pub scale: Option<String>,
-    /// The figure that is to be good.
+    /// The figure of performance.
     pub performance: Option<String>,
 }
 
-/// Axes and figures by what they stand for.
+/// Axes and figures by role.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Roles {
     pub clock: Option<String>,
@@ -40,14 +40,14 @@ pub struct Roles {
     pub power: Option<usize>,
     pub energy: Option<usize>,
     pub more_is_better: bool,
-    /// The axis of clocks slows protocol work alone.
+    /// Whether the axis of clocks slows protocol work alone.
     pub dilated: bool,
     /// Axes without a role that set points apart.
     #[serde(skip)]
     others: BTreeSet<String>,
 }
 
-/// Axes that stand for a role by their name, the likeliest first.
+/// Axes that have a role by their name, in the order of preference.
 const CLOCKS: [&str; 2] = ["clock", DILATE];
 const CARRIERS: [&str; 5] = ["carrier", "adapter", "placement", "semantics", "network"];
 const SCALES: [&str; 2] = ["nodes", "ranks"];
@@ -55,7 +55,7 @@ const DILATE: &str = "dilate";
 
 impl Roles {
     /// # Errors
-    /// A name that no axis or figure has; a study without a figure.
+    /// No axis or figure has a given name; the study has no figure of performance.
     pub(super) fn of(results: &Results, named: &Named) -> Result<Roles> {
         let mut varied = BTreeSet::new();
         let mut known = BTreeSet::new();
@@ -145,13 +145,13 @@ impl Roles {
         [&self.clock, &self.carrier, &self.scale].iter().any(|of| of.as_deref() == Some(axis))
     }
 
-    /// A value of the axis of clocks: GHz, which may go without saying, or how many times protocol work is dilated.
+    /// Clock of a point in GHz, or its factor of dilation. Values below 1e6 are in GHz already.
     pub(super) fn clock_of(&self, axes: &Axes) -> Option<f64> {
         let value = axes.get(self.clock.as_ref()?)?.magnitude()?;
         Some(if self.dilated || value < 1e6 { value } else { value / 1e9 })
     }
 
-    /// The figure that is to be good, as `time, s`.
+    /// The figure of performance with its unit: `time, s`.
     pub fn merit(&self) -> String {
         match &self.figures[self.performance] {
             (name, unit) if unit.is_empty() => name.clone(),
@@ -160,7 +160,7 @@ impl Roles {
     }
 }
 
-/// Whether each program has one value of `axis` for each of `of`, as ranks that are spread over more or fewer nodes.
+/// Whether a value of `of` decides that of `axis` within each program, as nodes decide the ranks a node.
 fn follows(results: &Results, axis: &str, of: &str) -> bool {
     let mut known: BTreeMap<(Option<&Value>, &Value), &Value> = BTreeMap::new();
     let mut moves = false;

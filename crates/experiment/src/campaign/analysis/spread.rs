@@ -1,4 +1,4 @@
-//! What each point gave, and how much its runs differ (claim A13's form: the standard deviation over the mean, by points).
+//! Means of each point, and the spread of its runs (claim A13's form: the standard deviation over the mean, by points).
 
 use rounds::statistics::mean_interval;
 use serde::Serialize;
@@ -12,9 +12,9 @@ use crate::campaign::results::{Results, Run};
 pub struct Stat {
     pub runs: usize,
     pub mean: f64,
-    /// 95 % of the mean, by Student's t; absent of a single run.
+    /// 95 % interval of the mean, by Student's t; `None` for a single run.
     pub interval: Option<(f64, f64)>,
-    /// Standard deviation over the mean; absent of a single run.
+    /// Standard deviation over the mean; `None` for a single run or a mean of 0.
     pub deviation: Option<f64>,
 }
 
@@ -29,7 +29,7 @@ pub struct Cell {
     pub figures: Vec<Option<Stat>>,
 }
 
-/// How much the runs of points differ.
+/// Spread of the runs of all points.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Spread {
     /// Points with more than one run.

@@ -1,4 +1,4 @@
-//! The analysis as rows for other programs.
+//! The analysis as CSV.
 
 use std::fmt::Write;
 
@@ -6,7 +6,7 @@ use super::{Analysis, Change};
 
 const HEAD: &str = "what,panel,carrier,baseline,scale,clock,quantity,percent,low,high,sure,rounds,mark";
 
-/// One row a comparison: what is saved, lost and gained.
+/// CSV with a row for each comparison.
 pub fn csv(analysis: &Analysis) -> String {
     let mut text = String::from(HEAD);
     text.push('\n');
@@ -47,7 +47,7 @@ pub fn csv(analysis: &Analysis) -> String {
     text
 }
 
-/// The word that stands for a value in exports.
+/// Serialized name of a value.
 fn word(value: &impl serde::Serialize) -> String {
     serde_json::to_value(value).ok().and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default()
 }

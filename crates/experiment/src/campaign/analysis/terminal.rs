@@ -7,7 +7,7 @@ use chart::number::digits;
 use super::trade::{Front, Knee};
 use super::{Analysis, Change, Place};
 
-/// What the analysis found, in tables; the means of points are [`crate::campaign::terminal::show`]'s.
+/// Tables of the analysis; [`crate::campaign::terminal::show`] prints the means of points.
 pub fn terminal(analysis: &Analysis) -> String {
     let mut text = String::new();
     for curve in &analysis.trades {
@@ -95,7 +95,7 @@ fn clock_name(analysis: &Analysis) -> String {
 /// `4.2 % (3.1 .. 5.3) *`.
 pub(super) fn change(change: Option<Change>) -> String {
     let Some(Change { middle, low, high, sure, rounds }) = change else { return "-".to_owned() };
-    // No sign of what rounds to 0.
+    // Adding 0.0 removes the sign of -0.0.
     let [middle, low, high] = [middle, low, high].map(|value| (10.0 * value).round() / 10.0 + 0.0);
     if rounds == 1 {
         return format!("{middle:.1} %, simulated");
@@ -113,7 +113,7 @@ fn mark(knee: Knee, front: &Front) -> String {
     knee.into_iter().chain(behind).collect::<Vec<_>>().join(", ")
 }
 
-/// Columns as wide as their words.
+/// Writes rows in columns as wide as their longest cell.
 fn table<R: AsRef<[String]>>(text: &mut String, rows: Vec<R>) {
     let columns = rows.first().map_or(0, |row| row.as_ref().len());
     let width = |column: usize| rows.iter().map(|row| row.as_ref()[column].chars().count()).max().unwrap_or(0);

@@ -15,8 +15,8 @@ fn hertz(clock: &str) -> f64 {
     text(clock).magnitude().unwrap() / 1e9
 }
 
-/// A program of `work` seconds at full clock beside `protocol` seconds; watts follow the clock. Every run is off by `noise`, every
-/// round drifts, and on offload the protocol's work is `offload` times as long at every clock.
+/// A program of 10 s at any clock, and `protocol` seconds for each node at full clock; watts follow the clock. Runs have
+/// `noise`, rounds drift, and on offload the protocol's work is `offload` times as long at every clock.
 struct Truth {
     protocol: f64,
     offload: f64,
@@ -148,12 +148,11 @@ fn what_is_absent_is_no_zero() {
         "{notes}"
     );
     let of = |point: usize| steps().find(|step| step.point == point).unwrap();
-    // Both are left without full clock beside them, or without themselves.
+    // Point 5, the reference of point 6, has no runs; point 6 has no value.
     assert_eq!((of(5).lost, of(6).lost), (None, None));
 }
 
-/// Simulated points have one run each, which another would repeat; clocks are in GHz without saying so, and ranks a host follow
-/// the nodes.
+/// Simulated points have one run each; clocks are GHz without a unit, and ranks a host follow from the nodes.
 #[test]
 fn simulated_points_are_compared_exactly() {
     let truth = Truth { protocol: 0.5, offload: 0.1, noise: 0.0 };

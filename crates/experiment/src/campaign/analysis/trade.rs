@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::change::{Series, lost, risen, saved};
+use super::change::{Series, percent_lost, percent_risen, percent_saved};
 use super::{Change, Place, Point, Roles, grouped};
 
 /// The clocks of one carrier at one scale, against its full clock.
@@ -27,18 +27,18 @@ pub struct Step {
     pub lost: Option<Change>,
     /// Watts saved, in per cent.
     pub saved: Option<Change>,
-    /// Energy for the same work, in per cent of the reference's, less that.
+    /// Increase of the energy for the same work, in per cent of the reference's.
     pub energy: Option<Change>,
     pub knee: Knee,
     pub front: Front,
 }
 
-/// Whether what is saved exceeds what is lost by most at this clock.
+/// Whether the watts saved exceed the performance lost by most at this clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Knee {
     Here,
-    /// The clock cannot be told from the knee.
+    /// The clock is not surely worse than the knee.
     Perhaps,
     No,
 }
@@ -48,17 +48,17 @@ pub enum Knee {
 #[serde(rename_all = "kebab-case")]
 pub enum Front {
     On,
-    /// Another has better middles, and is not surely better.
+    /// Another point has better middles, but is not surely better.
     Perhaps,
-    /// Another is surely better in the one and not worse in the other.
+    /// Another point is surely better in performance or watts, and surely not worse in the other.
     Behind,
-    /// There are no watts.
+    /// No watts were measured.
     Unknown,
 }
 
 pub(super) struct Plan {
     place: Place,
-    /// Points with their clocks, the reference first.
+    /// Clocks with the indices of their points, the reference first.
     points: Vec<(f64, usize)>,
     changes: usize,
     /// All points of the panel and scale.
@@ -102,14 +102,14 @@ pub(super) fn curve(plan: &Plan, points: &[Point], error: f64) -> Curve {
         .map(|(nth, &(at, point))| {
             let of = &points[point];
             let changed = nth > 0;
-            let performance = || Change::of(&of.performance.over(&reference.performance), error, lost);
+            let performance = || Change::of(&of.performance.over(&reference.performance), error, percent_lost);
             Step {
                 clock: of.place.clock.clone().unwrap_or_default(),
                 point,
                 at,
                 lost: changed.then(performance).flatten(),
-                saved: changed.then(|| between(&of.power, &reference.power, saved)).flatten(),
-                energy: changed.then(|| between(&of.energy, &reference.energy, risen)).flatten(),
+                saved: changed.then(|| between(&of.power, &reference.power, percent_saved)).flatten(),
+                energy: changed.then(|| between(&of.energy, &reference.energy, percent_risen)).flatten(),
                 knee: Knee::No,
                 front: front(point, &plan.rivals, points, error),
             }
@@ -120,7 +120,7 @@ pub(super) fn curve(plan: &Plan, points: &[Point], error: f64) -> Curve {
     Curve { place: plan.place.clone(), reference, steps }
 }
 
-/// Marks the clock at which what is saved exceeds what is lost by most, in points of per cent, and those that may be it.
+/// Marks the clock at which the watts saved, in per cent, exceed the performance lost by most, and those not surely worse.
 fn knee(steps: &mut [Step], points: &[Point], full: &Point, error: f64) {
     if full.power.is_none() || steps.iter().skip(1).all(|step| step.saved.is_none()) {
         return;
@@ -138,7 +138,7 @@ fn knee(steps: &mut [Step], points: &[Point], full: &Point, error: f64) {
         let of = &points[step.point];
         let power = of.power.as_ref()?.over(full.power.as_ref()?);
         let performance = of.performance.over(&full.performance);
-        Some(power.with(&performance, |power, performance| saved(power) - lost(performance)))
+        Some(power.with(&performance, |power, performance| percent_saved(power) - percent_lost(performance)))
     };
     let winner = by_round(&steps[best]);
     for (nth, step) in steps.iter_mut().enumerate() {

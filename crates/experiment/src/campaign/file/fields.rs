@@ -1,4 +1,4 @@
-//! A TOML table whose entries are taken one by one, each with its place in the file; what nobody took is refused.
+//! A TOML table whose entries are taken one by one, each with its place in the file; entries that remain are refused.
 
 use std::ops::Range;
 
@@ -9,7 +9,7 @@ use machine::{Fault, Result};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// A file that is read.
+/// A study file.
 #[derive(Debug, Clone, Copy)]
 pub struct Source<'a> {
     /// Name of the file in faults.
@@ -19,7 +19,7 @@ pub struct Source<'a> {
 
 impl<'a> Source<'a> {
     /// # Errors
-    /// It is no TOML.
+    /// The text is no TOML.
     pub fn fields(self) -> Result<Fields<'a>> {
         let table = DeTable::parse(self.text).map_err(|error| {
             let next = "write it as TOML: name = \"value\", [table], [[list of tables]]";
@@ -28,14 +28,14 @@ impl<'a> Source<'a> {
         Ok(Fields::of(self, 0..0, table.into_inner()))
     }
 
-    /// A fault at a place of it: `study.toml:14:9: ...`.
+    /// A fault at a place in the file: `study.toml:14:9: ...`.
     pub fn fault(&self, at: Range<usize>, cause: impl Into<String>, next: impl Into<String>) -> Fault {
         let (line, column) = line_and_column(self.text, at.start);
         Fault::new(format!("{}:{line}:{column}", self.name), cause, next)
     }
 }
 
-/// A table.
+/// A table with the entries that were not yet taken.
 #[derive(Debug)]
 pub struct Fields<'a> {
     source: Source<'a>,
@@ -55,7 +55,7 @@ impl<'a> Fields<'a> {
         Fields { source, at, left, known: Vec::new() }
     }
 
-    /// What stands at a key, if it is there.
+    /// Takes the entry of a key, if there is one.
     pub fn take(&mut self, key: &'static str) -> Option<Entry<'a>> {
         self.known.push(key);
         let place = self.left.iter().position(|(name, _)| name.get_ref() == key)?;
@@ -64,12 +64,12 @@ impl<'a> Fields<'a> {
     }
 
     /// # Errors
-    /// It is not there.
+    /// The table has no such key.
     pub fn need(&mut self, key: &'static str, next: &str) -> Result<Entry<'a>> {
         if let Some(entry) = self.take(key) {
             return Ok(entry);
         }
-        // Others are taken later, and none of them is like this one.
+        // Valid keys that are taken later also remain; none of them resembles this one.
         let misspelt = self.left.iter().find(|(name, _)| nearest(name.get_ref(), &[key]).is_some());
         Err(match misspelt {
             Some((name, _)) => {
@@ -80,7 +80,7 @@ impl<'a> Fields<'a> {
         })
     }
 
-    /// The entries of a table whose keys are its own, as they are written.
+    /// All entries of a table with free keys, in the order of the file.
     pub fn all(self) -> impl Iterator<Item = (Spanned<String>, Entry<'a>)> {
         let source = self.source;
         self.left
@@ -89,7 +89,7 @@ impl<'a> Fields<'a> {
     }
 
     /// # Errors
-    /// A key is left that nobody took.
+    /// An entry remains.
     pub fn end(self) -> Result<()> {
         let Some((key, _)) = self.left.first() else { return Ok(()) };
         let cause = format!("there is no key '{}' here", key.get_ref());
@@ -118,7 +118,7 @@ impl<'a> Entry<'a> {
         self.value.as_str().ok_or_else(|| self.is_no("text in quotes"))
     }
 
-    /// A text that readers are shown, on terminals too.
+    /// A text without control characters, which can be printed on a terminal.
     pub fn name(&self) -> Result<&str> {
         let text = self.text()?;
         match text.contains(char::is_control) {
@@ -149,7 +149,7 @@ impl<'a> Entry<'a> {
         self.value.as_integer().and_then(|number| i64::from_str_radix(number.as_str(), number.radix()).ok())
     }
 
-    /// A text, number or truth value, as it is written.
+    /// A text, number or truth value as text.
     pub fn word(&self) -> Option<String> {
         match &self.value {
             DeValue::String(text) => Some(text.clone().into_owned()),

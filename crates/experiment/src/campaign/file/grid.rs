@@ -11,7 +11,7 @@ use super::{MOST_MEMORY, MOST_POINTS, value};
 use crate::axes::{Axes, Value};
 use crate::campaign::definition::{PROGRAM, Point, Program};
 
-/// One axis with its values and where they stand.
+/// An axis and its values, with their places in the file.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Axis {
     pub name: String,
@@ -20,7 +20,7 @@ pub struct Axis {
 }
 
 impl Axis {
-    /// All axes of a table, as they are written.
+    /// All axes of a table, in the order of the file.
     pub fn read(table: Fields) -> Result<Vec<Axis>> {
         table.all().map(|(name, entry)| Axis::of(name, entry)).collect()
     }
@@ -56,7 +56,7 @@ impl Axis {
     }
 }
 
-/// What an axis takes of memory in a point, beside its name and its value.
+/// Memory that an axis takes in a point, in bytes, without its name and its value.
 const AXIS: usize = 64;
 
 /// All axes of a file.
@@ -75,7 +75,7 @@ impl<'a> Grid<'a> {
         names
     }
 
-    /// A value of an axis that points have.
+    /// The value of an axis that an entry names.
     pub fn value(&self, name: &Spanned<String>, entry: &Entry) -> Result<Value> {
         let wanted = name.get_ref();
         let names = self.names();
@@ -98,7 +98,7 @@ impl<'a> Grid<'a> {
         })
     }
 
-    /// The points that are left of the grid.
+    /// The points of the grid that `skip` and `only` leave.
     pub fn points(&self, skip: Option<Entry>, only: Option<Entry>) -> Result<Vec<Point>> {
         self.check_size()?;
         let at = skip.iter().chain(&only).map(|entry| entry.at.clone()).next().unwrap_or(0..0);
@@ -128,7 +128,7 @@ impl<'a> Grid<'a> {
         Ok(points)
     }
 
-    /// Refuses what would be too many points, before there are any.
+    /// Refuses a grid of too many points before any point is made.
     fn check_size(&self) -> Result<()> {
         let (mut points, mut bytes) = (0usize, 0usize);
         for (_, own) in self.programs {
@@ -206,7 +206,7 @@ impl<'a> Grid<'a> {
     }
 }
 
-/// Values of some axes: a point matches that has one of the values on each of them.
+/// Values of some axes. A point matches if its value on each of these axes is among them.
 struct Rule(Vec<(String, Vec<Value>)>);
 
 impl Rule {

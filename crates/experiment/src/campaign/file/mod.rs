@@ -1,4 +1,4 @@
-//! Reads a study file. What cannot be is refused with its line and column.
+//! Reads a study file. Faults have the line and the column.
 
 mod fields;
 mod grid;
@@ -19,23 +19,23 @@ use super::definition::{Campaign, Identity, Interval, Program, Stop, Work, block
 use super::results::Figure;
 use crate::axes::{Axes, Value};
 
-/// Rounds where a file asks for no other number.
+/// Rounds where a file gives no number.
 const REPETITIONS: u32 = 5;
 
-/// Most rounds where a file asks for an interval and for no other number.
+/// Most rounds where a file has an interval and gives no number.
 const MOST_REPETITIONS: u32 = 60;
 
-/// Repetitions of a failed run.
+/// Repetitions of a failed run where a file gives no number.
 const RETRIES: u32 = FAILURES as u32 - 1;
 
-/// Points of one study at most, and what their axes may take of memory.
+/// Most points of one study, and most memory of their axes.
 const MOST_POINTS: usize = 1_000_000;
 const MOST_MEMORY: Bytes = Bytes(1 << 30);
 
-/// Reads the file at `path`, with words of its `[set]` replaced.
+/// Reads the file at `path`, with the words of its `[set]` that are `given`.
 ///
 /// # Errors
-/// It cannot be read, or says what cannot be; a word is given that it does not have, or one that it needs is not given.
+/// The file cannot be read or is invalid; a given word is not in its `[set]`, or a needed word is not given.
 pub fn read(path: &Path, given: &[(String, String)]) -> Result<Campaign> {
     let text = std::fs::read_to_string(path).map_err(|error| {
         let page = machine::page("docs/campaigns.md");
@@ -47,7 +47,7 @@ pub fn read(path: &Path, given: &[(String, String)]) -> Result<Campaign> {
     parse(Source { name: &name, text: &text }, &stem, given)
 }
 
-/// Reads the text of a file that calls itself `stem` where it has no name.
+/// Reads the text of a file; `stem` is the name of a study that has none.
 pub(crate) fn parse(source: Source, stem: &str, given: &[(String, String)]) -> Result<Campaign> {
     nesting::read(|| campaign(source, stem, given))
 }
@@ -58,7 +58,7 @@ fn campaign(source: Source, stem: &str, given: &[(String, String)]) -> Result<Ca
         Some(name) => name.name()?.to_owned(),
         None => stem.to_owned(),
     };
-    // For readers.
+    // The description is only for readers of the file.
     let words = file.take("description").map(|words| words.text().map(str::to_owned)).transpose()?;
     drop(words);
     let set = set(file.take("set"), given)?;
@@ -104,7 +104,7 @@ fn campaign(source: Source, stem: &str, given: &[(String, String)]) -> Result<Ca
     let programs = read.into_iter().map(|(program, _)| program).collect();
     let identity = Identity { name, set, programs, figures };
     let blocks = blocks(&points, &block);
-    // The same order for all who have the file.
+    // The seed follows from the study, so that every process has the same order.
     let seed = seed.unwrap_or_else(|| u64::from_str_radix(&identity.digest()[..15], 16).unwrap_or(1));
     let retries = retries.map_or(RETRIES, |retries| retries as u32);
     let campaign = Campaign { identity, points, blocks, seed, stop, retries, power };
@@ -113,7 +113,7 @@ fn campaign(source: Source, stem: &str, given: &[(String, String)]) -> Result<Ca
     Ok(campaign)
 }
 
-/// `[set]`: words that others than the file may give.
+/// `[set]`: words that `--set` may replace.
 fn set(table: Option<Entry>, given: &[(String, String)]) -> Result<BTreeMap<String, String>> {
     let mut set = BTreeMap::new();
     let mut needed = Vec::new();
@@ -148,7 +148,7 @@ fn sources(table: Entry) -> Result<Vec<String>> {
     sources
 }
 
-/// `[stop]`, and the axes on which a baseline differs from what is held against it.
+/// `[stop]`, and the axes on which a baseline differs from the other points of its block.
 fn read_stop(
     table: Option<Entry>,
     repetitions: Option<u64>,
@@ -196,7 +196,7 @@ fn read_stop(
     Ok((stop, block))
 }
 
-/// A program without the figure whose interval ends its runs would run to the most repetitions.
+/// Refuses a program without the figure of the interval, which would always run to the most repetitions.
 fn check_interval(campaign: &Campaign, source: Source) -> Result<()> {
     let Some(interval) = &campaign.stop.interval else { return Ok(()) };
     let figure = &campaign.identity.figures[interval.figure].name;
@@ -210,7 +210,7 @@ fn check_interval(campaign: &Campaign, source: Source) -> Result<()> {
     Err(source.fault(at..at, cause, "give it that figure, or name one that all programs have: figure = \"time\""))
 }
 
-/// A block without its baseline could never be told from it.
+/// Refuses a block without a baseline, whose points have no ratio.
 fn check_baselines(campaign: &Campaign, source: Source) -> Result<()> {
     let Some(against) = campaign.stop.interval.as_ref().and_then(|interval| interval.against.as_ref()) else {
         return Ok(());

@@ -13,17 +13,17 @@ use crate::campaign::definition::{Program, Ranks, Reading, Work};
 use crate::campaign::results::Figure;
 use crate::trial::merit::Merit;
 
-/// Axes that a command need not name: plimsoll applies them.
-const APPLIED: [&str; 7] = ["placement", "network", "carrier", "semantics", "ranks", "clock", "dilate"];
+/// Axes that plimsoll applies, so that a command need not name them.
+const PLIMSOLL_AXES: [&str; 7] = ["placement", "network", "carrier", "semantics", "ranks", "clock", "dilate"];
 
-/// Of these, those that `plimsoll mpirun` applies.
-const OF_RANKS: [&str; 5] = ["placement", "network", "carrier", "semantics", "dilate"];
+/// Axes of [`PLIMSOLL_AXES`] that `plimsoll mpirun` applies.
+const MPIRUN_AXES: [&str; 5] = ["placement", "network", "carrier", "semantics", "dilate"];
 
-/// Names that are known besides axes and `[set]`.
-const GIVEN: [&str; 4] = ["ranks", "nodes", "program", "folder"];
+/// Names besides axes and words of `[set]` that a template may have.
+const BUILTIN_NAMES: [&str; 4] = ["ranks", "nodes", "program", "folder"];
 
-/// What can be read off a run without a pattern: name, unit, whether more is better, of commands.
-const READ: [(&str, &str, bool); 5] = [
+/// Figures that need no pattern: name, unit, whether more is better.
+const STANDARD_FIGURES: [(&str, &str, bool); 5] = [
     ("time", "s", false),
     ("watts", "W", false),
     ("joules", "J", false),
@@ -31,7 +31,7 @@ const READ: [(&str, &str, bool); 5] = [
     ("bytes", "B/s", true),
 ];
 
-/// The figures of a file, and how those without a program of their own are read.
+/// The figures of a file; `shared` has those of all programs, with their patterns.
 pub struct Figures {
     all: Vec<Figure>,
     shared: Vec<(usize, Option<Merit>)>,
@@ -59,7 +59,7 @@ impl Figures {
     }
 
     fn standard(&mut self, wanted: &str) {
-        if let Some((name, unit, more)) = READ.into_iter().find(|(name, ..)| *name == wanted)
+        if let Some((name, unit, more)) = STANDARD_FIGURES.into_iter().find(|(name, ..)| *name == wanted)
             && !self.all.iter().any(|figure| figure.name == name)
         {
             self.shared.push((self.all.len(), None));
@@ -70,7 +70,7 @@ impl Figures {
     fn read(&mut self, mut table: Fields) -> Result<(usize, Option<Merit>)> {
         let named = table.need("name", "write name = \"time\", or any name with a pattern")?;
         let name = named.name()?.to_owned();
-        let standard = READ.into_iter().find(|(of, ..)| *of == name);
+        let standard = STANDARD_FIGURES.into_iter().find(|(of, ..)| *of == name);
         let unit = table.take("unit").map(|unit| unit.name().map(str::to_owned)).transpose()?;
         let more = table.take("more").map(|more| more.flag()).transpose()?;
         let pattern = table.take("pattern");
@@ -82,7 +82,7 @@ impl Figures {
                 Some(merit.map_err(|fault| entry.fault(fault.cause(), fault.next()))?)
             }
             None if standard.is_none() => {
-                let names = READ.map(|(name, ..)| name);
+                let names = STANDARD_FIGURES.map(|(name, ..)| name);
                 let next = format!("give it pattern = 'Loop time of ([0-9.]+)'; {}", choose(&name, &names));
                 return Err(named.fault(format!("figure '{name}' has no pattern"), next));
             }
@@ -104,7 +104,7 @@ impl Figures {
         }
     }
 
-    /// What of a program is read, its own figures before those that all have.
+    /// The readings of a program: its own figures before the shared ones.
     fn of_program(&self, own: Vec<(usize, Option<Merit>)>, simulated: bool) -> Vec<(usize, Reading)> {
         let mut found: Vec<(usize, Reading)> = Vec::new();
         for (figure, merit) in own.into_iter().chain(self.shared.iter().cloned()) {
@@ -125,7 +125,7 @@ impl Figures {
     }
 }
 
-/// A program, with the axes of its own, and its place.
+/// Reads a program, its own axes and its place in the file.
 pub fn read<'a>(
     mut table: Fields<'a>,
     shared: &[Axis],
@@ -174,7 +174,7 @@ pub fn read<'a>(
             }
             (None, None) => None,
         };
-        // Whoever asks for the ranks by name starts them.
+        // A command that names `ranks` starts them itself.
         let starts = ranks.is_some() && !command.iter().any(|word| word.names().contains(&"ranks"));
         let mpirun = table.take("mpirun").map(|entry| words.command(entry)).transpose()?.unwrap_or_default();
         let ranks = if matches!(&ranks, Some(Ranks::ANode(_))) { words.used("nodes", ranks) } else { ranks };
@@ -191,7 +191,7 @@ pub fn read<'a>(
     Ok((Program { name, work, variables, setup, check, cleanup, figures, limit }, axes, at))
 }
 
-/// Reads words with names in braces, and keeps which axes they ask for.
+/// Reads words with names in braces, and collects the axes that they name.
 struct Words<'a> {
     all: &'a [&'a Axis],
     set: &'a BTreeMap<String, String>,
@@ -199,7 +199,7 @@ struct Words<'a> {
 }
 
 impl Words<'_> {
-    /// A command as one text, split as a shell does, or as a list.
+    /// A command: a text, split as by a shell, or a list of words.
     fn command(&mut self, entry: Entry) -> Result<Vec<Template>> {
         let (source, at) = (entry.source, entry.at.clone());
         let words: Vec<Template> = if entry.is_list() {
@@ -222,9 +222,9 @@ impl Words<'_> {
         let template = Template::new(word).map_err(|cause| entry.fault(cause, next))?;
         for name in template.names() {
             let axis = self.all.iter().find(|axis| axis.name.trim_start_matches("env.") == name);
-            if axis.is_none() && !self.set.contains_key(name) && !GIVEN.contains(&name) {
+            if axis.is_none() && !self.set.contains_key(name) && !BUILTIN_NAMES.contains(&name) {
                 let mut known: Vec<&str> =
-                    self.all.iter().map(|axis| axis.name.trim_start_matches("env.")).chain(GIVEN).collect();
+                    self.all.iter().map(|axis| axis.name.trim_start_matches("env.")).chain(BUILTIN_NAMES).collect();
                 known.extend(self.set.keys().map(String::as_str));
                 return Err(entry.fault(format!("there is no {{{name}}}"), choose(name, &known)));
             }
@@ -258,16 +258,16 @@ impl Words<'_> {
                 );
                 return fault(format!("nothing of program {program} uses axis '{name}'"), next);
             }
-            if OF_RANKS.contains(&name) && !starts {
+            if MPIRUN_AXES.contains(&name) && !starts {
                 let next = format!(
                     "give the program ranks = N and leave mpirun out of its command, or write {{{name}}} in it"
                 );
                 return fault(format!("plimsoll does not start the ranks of program {program}"), next);
             }
-            if name.starts_with("env.") || (APPLIED.contains(&name) && (name != "ranks" || starts)) {
+            if name.starts_with("env.") || (PLIMSOLL_AXES.contains(&name) && (name != "ranks" || starts)) {
                 continue;
             }
-            let near = choose(name, &APPLIED);
+            let near = choose(name, &PLIMSOLL_AXES);
             let near = if near.starts_with("did") { format!("{near} Else ") } else { String::new() };
             let next =
                 format!("{near}write {{{name}}} in its command, or env.{name} for a variable of its environment");

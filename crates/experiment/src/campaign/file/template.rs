@@ -10,7 +10,7 @@ use crate::axes::Value;
 #[serde(transparent)]
 pub struct Template(String);
 
-/// What a word is made of.
+/// A part of a word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Part<'a> {
     Text(&'a str),
@@ -19,7 +19,7 @@ enum Part<'a> {
 
 impl Template {
     /// # Errors
-    /// A brace is not closed, or none was opened.
+    /// A brace stands alone.
     pub fn new(text: &str) -> Result<Template, String> {
         let template = Template(text.to_owned());
         template.parts()?;
@@ -57,7 +57,7 @@ impl Template {
         Ok(parts)
     }
 
-    /// The names that it asks for.
+    /// The names in braces.
     pub fn names(&self) -> Vec<&str> {
         let parts = self.parts().unwrap_or_default();
         let name = |part| match part {
@@ -67,10 +67,10 @@ impl Template {
         parts.into_iter().filter_map(name).collect()
     }
 
-    /// The words that it becomes: one, or those of a list that stands alone in it.
+    /// The filled-in words: one, or those of a list if its name is the whole template.
     ///
     /// # Errors
-    /// `known` has no such name.
+    /// `known` lacks a name.
     pub fn words(&self, known: &dyn Fn(&str) -> Option<Value>) -> Result<Vec<String>> {
         let parts = self.parts().unwrap_or_default();
         let value = |name: &str| {

@@ -156,7 +156,7 @@ fn a_small_file_takes_no_more_memory_than_a_study_may() {
     // Each with a long value.
     let text = format!("[axes]\nother = [\"{}\"]\nsize = [{thousand}]\n{one}", "x".repeat(2 << 20));
     assert!(refused(&text).contains("its points would take more than 1 GiB"));
-    // 300 GB, to tell which word was meant.
+    // The edit distance of these words would take 300 GB.
     let (one, other) = ("x".repeat(200_000), "y".repeat(200_000));
     let text = format!("[axes]\nsize = [\"{one}\", 1]\n[[skip]]\nsize = \"{other}\"\n{PROGRAM}");
     assert!(refused(&text).contains("has no value yyy"));

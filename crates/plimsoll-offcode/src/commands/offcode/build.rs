@@ -35,7 +35,7 @@ pub struct Tell {
 
 /// A library's account of itself.
 #[derive(Serialize, Deserialize)]
-pub struct Told {
+pub struct Description {
     pub manifest: Manifest,
     /// Messages of calls.
     pub script: Vec<Vec<u8>>,
@@ -85,7 +85,7 @@ pub fn build(arguments: &Arguments) -> Result<Built> {
         return Err(Fault::new("Cargo.toml", "it is not in this folder", next));
     }
     let library = cargo("native body", &["--", "--cfg", "offcode_native"])?;
-    let Told { mut manifest, script } = told(&library)?;
+    let Description { mut manifest, script } = told(&library)?;
     let folder = Path::new("target/offcode").join(&manifest.package.name);
     // Remains of an earlier build must not get into this package.
     let _ = fs::remove_dir_all(&folder);
@@ -225,7 +225,7 @@ fn bpf(body: &Body, folder: &Path) -> Result<PathBuf, Lacking> {
 }
 
 /// The library's account of itself, asked for in a process of its own with a time limit.
-fn told(library: &Path) -> Result<Told> {
+fn told(library: &Path) -> Result<Description> {
     let fault = |cause: String| Fault::new(format!("native body {}", library.display()), cause, "mend the offcode");
     let failed = |e: std::io::Error| Fault::because("asking the native body for its manifest", e, "try again");
     let own = std::env::current_exe().map_err(failed)?;
@@ -261,8 +261,8 @@ pub fn tell(arguments: &Tell) -> Result<ExitCode> {
     let Tell { library, into } = arguments;
     let failed = |e| Fault::because(library.display().to_string(), e, "build it again");
     let bytes = fs::read(library).map_err(failed)?;
-    let native::Told { manifest, script } = native::Library::open(&bytes, Digest([0; 32]))?.told()?;
-    let text = serde_json::to_vec(&Told { manifest, script });
+    let native::Description { manifest, script } = native::Library::open(&bytes, Digest([0; 32]))?.told()?;
+    let text = serde_json::to_vec(&Description { manifest, script });
     let text = text.map_err(|error| Fault::because("manifest", error, "report this"))?;
     fs::write(into, text).map_err(failed)?;
     Ok(ExitCode::SUCCESS)

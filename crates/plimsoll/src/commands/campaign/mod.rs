@@ -12,13 +12,13 @@ use std::time::{Duration, Instant};
 
 use experiment::axes::Axes;
 use experiment::campaign::analysis::{self, Analysis, Named as Roles, analyse};
-use experiment::campaign::conduct::{self, Order, Runner, conduct, left_out};
+use experiment::campaign::conduct::{self, Runner, SessionPlan, conduct, final_failure};
 use experiment::campaign::definition::{Shard, Work};
 use experiment::campaign::file;
 use experiment::campaign::merge::merge;
 use experiment::campaign::plan::Plan;
 use experiment::campaign::results::Results;
-use experiment::campaign::store::{Known, Session, Store};
+use experiment::campaign::store::{PointRuns, Session, Store};
 use experiment::campaign::terminal;
 use experiment::cause::{Cause, Failure};
 use experiment::observer::Observer;
@@ -220,7 +220,7 @@ fn plan(arguments: &PlanArguments) -> Result<ExitCode> {
 }
 
 /// Runs each program of unknown duration at its first point that can run; returns the durations.
-fn calibrate(study: &Study, known: &[Known], cannot: &[Option<String>]) -> Result<Vec<(usize, Nanoseconds)>> {
+fn calibrate(study: &Study, known: &[PointRuns], cannot: &[Option<String>]) -> Result<Vec<(usize, Nanoseconds)>> {
     let campaign = &study.campaign;
     let mut found: Vec<(usize, Nanoseconds)> = Vec::new();
     for (point, cannot) in cannot.iter().enumerate() {
@@ -286,7 +286,7 @@ fn carry_out(arguments: &RunArguments) -> Result<ExitCode> {
     }
     store.begin(&session(arguments, &host, allocation.as_ref(), &jobs))?;
     let nanoseconds = |of: Duration| Nanoseconds(of.as_nanos() as u64);
-    let order = Order {
+    let order = SessionPlan {
         campaign,
         mine: mine.clone(),
         budget: arguments.budget.or(campaign.stop.budget),
@@ -302,7 +302,7 @@ fn carry_out(arguments: &RunArguments) -> Result<ExitCode> {
         return Ok(super::interrupted("finished runs are", path));
     }
     let known = store.known(&campaign.points)?;
-    let left = (0..mine.len()).filter(|&point| mine[point] && left_out(campaign, &known[point]).is_some()).count();
+    let left = (0..mine.len()).filter(|&point| mine[point] && final_failure(campaign, &known[point]).is_some()).count();
     let refused = cannot.iter().flatten().count();
     let runs: usize = known.iter().map(|known| known.done.len()).sum();
     let summary = format!("{} in {}", count::of(runs as u64, "run"), path.display());

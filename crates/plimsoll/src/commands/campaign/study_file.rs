@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use experiment::campaign::definition::{Campaign, Shard};
 use experiment::campaign::file;
-use experiment::campaign::store::{Known, Store};
+use experiment::campaign::store::{PointRuns, Store};
 use machine::{Fault, Result};
 
 use crate::commands::shipped::Shipped;
@@ -72,10 +72,10 @@ impl Study {
     ///
     /// # Errors
     /// As for [`Study::known_of`].
-    pub fn known(&self) -> Result<Vec<Known>> {
+    pub fn known(&self) -> Result<Vec<PointRuns>> {
         match self.store.exists() {
             true => self.known_of(&self.store),
-            false => Ok(vec![Known::default(); self.campaign.points.len()]),
+            false => Ok(vec![PointRuns::default(); self.campaign.points.len()]),
         }
     }
 
@@ -83,9 +83,9 @@ impl Study {
     ///
     /// # Errors
     /// It cannot be read, or is of another study.
-    pub fn known_of(&self, path: &Path) -> Result<Vec<Known>> {
+    pub fn known_of(&self, path: &Path) -> Result<Vec<PointRuns>> {
         let store = Store::read(path)?;
-        store.is_of(&self.campaign.identity, "give another place with --store FILE")?;
+        store.check_identity(&self.campaign.identity, "give another place with --store FILE")?;
         store.known(&self.campaign.points)
     }
 }

@@ -11,7 +11,7 @@ use experiment::campaign::conduct;
 use experiment::campaign::definition::{Campaign, Shard};
 use experiment::campaign::merge::merge;
 use experiment::campaign::plan::{Plan, Planned};
-use experiment::campaign::store::Known;
+use experiment::campaign::store::PointRuns;
 use launch::campaign::set_by_instruments;
 use launch::slurm::Slurm;
 use launch::slurm::partition::{self, Partition};
@@ -266,7 +266,7 @@ fn standing(campaign: &Campaign, slurm: &Slurm, record: &Record, folder: &Path, 
 }
 
 /// The state of all points, by the stores of chunks that do not run, and otherwise by the study's own.
-fn known(study: &Study, folder: &Path, chunks: &[Chunk]) -> Result<Vec<Known>> {
+fn known(study: &Study, folder: &Path, chunks: &[Chunk]) -> Result<Vec<PointRuns>> {
     let mut known = study.known()?;
     for (number, chunk) in (0..).zip(chunks) {
         let path = script::store(folder, number);
@@ -276,7 +276,7 @@ fn known(study: &Study, folder: &Path, chunks: &[Chunk]) -> Result<Vec<Known>> {
         }
         match study.known_of(&path) {
             Ok(mut of) => chunk.points.iter().for_each(|&point| {
-                if of[point] != Known::default() {
+                if of[point] != PointRuns::default() {
                     known[point] = std::mem::take(&mut of[point]);
                 }
             }),
@@ -293,7 +293,7 @@ struct Due {
     each: Vec<Option<Nanoseconds>>,
 }
 
-fn due(arguments: &Arguments, campaign: &Campaign, known: &[Known]) -> Due {
+fn due(arguments: &Arguments, campaign: &Campaign, known: &[PointRuns]) -> Due {
     let mut known = known.to_vec();
     if arguments.retry {
         known.iter_mut().for_each(|known| known.failures.clear());
@@ -324,7 +324,7 @@ impl Due {
     }
 }
 
-fn count_runs(arguments: &Arguments, campaign: &Campaign, known: &[Known], chunks: &mut [Chunk]) -> Result<()> {
+fn count_runs(arguments: &Arguments, campaign: &Campaign, known: &[PointRuns], chunks: &mut [Chunk]) -> Result<()> {
     let due = due(arguments, campaign, known);
     for chunk in chunks {
         (chunk.runs, chunk.takes) = due.of(campaign, &chunk.points)?;
@@ -354,7 +354,7 @@ fn needs(campaign: &Campaign, points: &[usize]) -> Result<Needs> {
 fn divide(
     arguments: &Arguments,
     campaign: &Campaign,
-    known: &[Known],
+    known: &[PointRuns],
     chunks: &[Chunk],
     partition: &Partition,
 ) -> Result<Vec<Chunk>> {

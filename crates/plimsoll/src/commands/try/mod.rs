@@ -21,7 +21,7 @@ use experiment::trial::store::{Store, Trial};
 use launch::allocation::{self, Allocation};
 use launch::trial::{Input, Starter, is_piped};
 use machine::{Fault, Nanoseconds, Result, here};
-use rounds::contrast::Says;
+use rounds::contrast::Verdict;
 use rounds::sitting::End;
 
 use crate::progress::Display;
@@ -188,7 +188,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     for settled in super::kept(settled::settle(&trial.design, &judgement)) {
         outputs.say(&format!("{}\n", settled.words()))?;
     }
-    let slower = judgement.arms.iter().any(|arm| arm.says == Says::Worse);
+    let slower = judgement.arms.iter().any(|arm| arm.says == Verdict::Worse);
     Ok(ExitCode::from(if runs.wrong.iter().any(Option::is_some) {
         WRONG
     } else if judgement.arms[0].left_out.is_some() {

@@ -36,6 +36,9 @@ pub struct Found {
     pub limits: String,
     /// By arm, the replay's time over today's.
     pub predicted: Vec<Option<Interval>>,
+    /// By arm, the share of outcomes that are expected in it, where that is known.
+    #[serde(default)]
+    pub levels: Vec<Option<f64>>,
     pub left_out: Vec<LeftOut>,
     pub notes: Vec<String>,
     /// The evidence that the chosen command does what it is to do.
@@ -200,7 +203,8 @@ fn table(found: &Found, tried: &Tried) -> Table {
     let mut table = Table::new(["tried", "predicted", "measured, times as fast as today"]);
     for (arm, of) in tried.trial.design.arms.iter().enumerate().skip(1) {
         let predicted = found.predicted.get(arm).copied().flatten();
-        let predicted = predicted.map_or_else(|| "-".to_owned(), |time| ratio(&faster(&time)));
+        let level = found.levels.get(arm).copied().flatten();
+        let predicted = predicted.map_or_else(|| "-".to_owned(), |time| ratio(&faster(&time), level));
         let standing = &tried.judgement.arms[arm];
         let came = match (&standing.left_out, standing.told()) {
             (Some(why), _) => why.clone(),
@@ -214,13 +218,13 @@ fn table(found: &Found, tried: &Tried) -> Table {
 
 /// `1.31x (1.22 .. 1.40)`.
 fn speed(told: &Estimate) -> String {
-    ratio(&Interval { low: told.low.exp(), middle: told.middle.exp(), high: told.high.exp() })
+    ratio(&Interval { low: told.low.exp(), middle: told.middle.exp(), high: told.high.exp() }, None)
 }
 
 #[cfg(test)]
 mod tests {
     use experiment::trial::judgement::Standing;
-    use rounds::contrast::Says;
+    use rounds::contrast::Verdict;
 
     use super::*;
 
@@ -229,7 +233,7 @@ mod tests {
             spread: None,
             rounds: 9,
             over_first: Some(Estimate { middle: *middle, low: middle - 0.05, high: middle + 0.05, samples: 9 }),
-            says: Says::CannotTell,
+            says: Verdict::CannotTell,
             left_out: None,
         };
         Judgement { arms: middles.iter().map(standing).collect(), best }
@@ -256,6 +260,7 @@ mod tests {
         let told = Estimate { middle: 0.27, low: 0.2, high: 0.34, samples: 9 };
         assert_eq!(speed(&told), "1.31x (1.22 .. 1.40)");
         let time = Interval { low: 0.5, middle: 0.8, high: 1.0 };
-        assert_eq!(ratio(&faster(&time)), "1.25x (1.00 .. 2.00)");
+        assert_eq!(ratio(&faster(&time), None), "1.25x (1.00 .. 2.00)");
+        assert_eq!(ratio(&faster(&time), Some(0.9)), "1.25x (90 %: 1.00 .. 2.00)");
     }
 }

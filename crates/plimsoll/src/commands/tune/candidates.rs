@@ -12,23 +12,29 @@ use machine::costs::{ENGINE, Interval};
 use machine::{Fault, Result, shell};
 use mapping::advice::Advice;
 use serde::{Deserialize, Serialize};
-use whatif::answer::Program;
+use whatif::answer::{Answer, Program};
 use whatif::candidate::Recorded;
 use whatif::lever::Lever;
+use whatif::outcome::bank::Bank;
+use whatif::outcome::{Forecast, Quality};
 use whatif::replay::Buffer;
 
 use super::today::{Today, arm};
-use crate::commands::expectation::{MOST_OUTSIDE, of_job};
+use crate::commands::expectation::{CARRIER, MAPPING, MOST_OUTSIDE, SETTING, of_job};
 use crate::commands::map::{Asked, Judged, Proposed};
 use crate::opened::Opened;
 
 /// A command that may be faster than today's.
 pub struct Candidate {
     pub arm: Arm,
+    /// The change, as the ledger's predictions name it.
+    pub changes: &'static str,
     /// The time between MPI_Init and MPI_Finalize over today's; `None`: no replay can tell.
     pub replayed: Option<Interval>,
     /// The time of the whole job over today's; `None`: no replay can tell.
     pub predicted: Option<Interval>,
+    /// The share of outcomes that are expected in these intervals; `None`: not known.
+    pub level: Option<f64>,
     verified: Verified,
 }
 
@@ -65,6 +71,7 @@ pub struct Candidates {
 /// A candidate that is not judged yet.
 struct Possible {
     arm: Arm,
+    changes: &'static str,
     lever: Option<Lever>,
     verified: Verified,
     /// The highest expected time over today's at which it is tried.
@@ -87,16 +94,27 @@ impl Candidates {
         let possible = all.possible(today, opened, known, &recorded)?;
         let outside = outside(opened);
         let levers: Vec<&Lever> = possible.iter().filter_map(|one| one.lever.as_ref()).collect();
-        let answers = program.ok().and_then(|program| program.ask(&levers).ok());
-        let mut times = answers.into_iter().flatten().map(|answer| answer.time);
-        for Possible { arm, lever, verified, most } in possible {
-            let time = lever.and_then(|_| times.next());
+        let forecasts = program.ok().and_then(|program| {
+            let quality = Quality::of(&program, opened.summary.as_ref());
+            let answers = program.ask(&levers).ok()?.into_iter().zip(&levers);
+            let forecast =
+                |(answer, lever): (Answer, &&Lever)| Bank::shipped().of_answer(&program, &quality, lever, &answer);
+            Some(answers.map(forecast).collect::<Vec<Forecast>>())
+        });
+        let mut forecasts = forecasts.into_iter().flatten();
+        for Possible { arm, changes, lever, verified, most } in possible {
+            let forecast = lever.and_then(|_| forecasts.next());
+            if let Some(Forecast::CannotTell { reason, .. }) = &forecast {
+                all.notes.push(format!("nothing is predicted of {}: {reason}", arm.name));
+            }
+            let (time, level) =
+                (forecast.as_ref().and_then(Forecast::run), forecast.as_ref().and_then(Forecast::level));
             // Start and end of the job may take half to twice as long under another carrier.
             let predicted = time.filter(|_| outside <= MOST_OUTSIDE).map(|time| of_job(&time, outside, (0.5, 2.0)));
             let replayed = time;
             match time.filter(|time| time.low > most && !every) {
-                Some(time) => all.leave_out(&arm.name, format!("a replay predicts {}", ratio(&faster(&time)))),
-                None => all.tried.push(Candidate { arm, replayed, predicted, verified }),
+                Some(time) => all.leave_out(&arm.name, format!("a replay predicts {}", ratio(&faster(&time), level))),
+                None => all.tried.push(Candidate { arm, changes, replayed, predicted, level, verified }),
             }
         }
         all.map(opened, known, folder);
@@ -136,7 +154,8 @@ impl Candidates {
                     let words = recorded.under(&candidate.options, ranks, at);
                     let arm = arm(&name, words, Vec::new(), Some(&own));
                     let lever = Some(Lever { ways: Some(candidate.ways.clone()), ..Lever::default() });
-                    possible.push(Possible { arm, lever, verified: Verified::Otherwise, most: CLEARLY_SLOWER });
+                    let (changes, verified, most) = (CARRIER, Verified::Otherwise, CLEARLY_SLOWER);
+                    possible.push(Possible { arm, changes, lever, verified, most });
                 }
             }
         }
@@ -176,7 +195,7 @@ impl Candidates {
             let lever = costs.map(|of| Lever { ways: Some(of.ways.clone()), ..Lever::default() });
             let proof = carrier.proof(installation).cloned();
             let verified = proof.map_or(Verified::Otherwise, |proof| Verified::Says(Box::new((carrier, proof))));
-            possible.push(Possible { arm, lever, verified, most: CLEARLY_SLOWER });
+            possible.push(Possible { arm, changes: CARRIER, lever, verified, most: CLEARLY_SLOWER });
         }
         let crowded = ranks as usize > allowed.len();
         for setting in carriers::settings()? {
@@ -185,7 +204,7 @@ impl Candidates {
             let arm = today.with(&setting.name, &variables);
             let lever = setting.eager.map(|eager| Lever { eager: Some(eager), ..Lever::default() });
             let most = if lever.is_some() { AT_BEST } else { CLEARLY_SLOWER };
-            possible.push(Possible { arm, lever, verified: Verified::Otherwise, most });
+            possible.push(Possible { arm, changes: SETTING, lever, verified: Verified::Otherwise, most });
         }
         Ok(possible)
     }
@@ -207,8 +226,10 @@ impl Candidates {
                 let predicted = (outside <= MOST_OUTSIDE).then(|| of_job(&time, outside, (0.9, 1.1)));
                 self.tried.push(Candidate {
                     arm,
+                    changes: MAPPING,
                     replayed: Some(time),
                     predicted,
+                    level: None,
                     verified: Verified::Seats(Box::new(proposed)),
                 });
             }
@@ -254,11 +275,12 @@ pub fn faster(time: &Interval) -> Interval {
     Interval { low: 1.0 / time.high, middle: 1.0 / time.middle, high: 1.0 / time.low }
 }
 
-/// `1.31x (1.22 .. 1.40)`.
-pub fn ratio(of: &Interval) -> String {
+/// `1.31x (1.22 .. 1.40)`; with the share of outcomes in it `1.31x (90 %: 1.22 .. 1.40)`.
+pub fn ratio(of: &Interval, level: Option<f64>) -> String {
     let digits = |value: f64| machine::figure::significant(value, 3);
+    let level = level.map_or_else(String::new, |level| format!("{:.0} %: ", 100.0 * level));
     match (digits(of.low), digits(of.high)) {
         (low, high) if low == high => format!("{}x", digits(of.middle)),
-        (low, high) => format!("{}x ({low} .. {high})", digits(of.middle)),
+        (low, high) => format!("{}x ({level}{low} .. {high})", digits(of.middle)),
     }
 }

@@ -24,7 +24,7 @@ use profile::verdict::{Evidence, Verdict};
 use rounds::contrast::FIRST_LOOK;
 use rounds::sitting::End;
 
-use super::expectation::expectation;
+use super::expectation::{expectation, over, over_in_mpi, widening};
 use super::r#try::judging::Judging;
 use super::r#try::{self, CANNOT_TELL, Compared, settled};
 use crate::opened::Opened;
@@ -135,6 +135,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         profile: folder.to_owned(),
         limits: limits(&opened, &known),
         predicted: Vec::new(),
+        levels: Vec::new(),
         left_out,
         notes,
         verified: None,
@@ -161,9 +162,8 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         }
     };
     let design = design(&today, &tried, merit, &arguments, nodes, whole, input.as_ref())?;
-    predict(&design, &tried, folder);
-    let predicted = |of: &Candidate| if design.merit.mpi { of.replayed } else { of.predicted };
-    found.predicted = std::iter::once(None).chain(tried.iter().map(predicted)).collect();
+    predict(&design, &tried, &mut found);
+    found.levels = std::iter::once(None).chain(tried.iter().map(|of| of.level)).collect();
     let left = Nanoseconds(budget.0.saturating_sub(begun.elapsed().as_nanos() as u64));
     let names: Vec<&str> = tried.iter().map(|of| of.arm.name.as_str()).collect();
     output::tell(&format!("Trying {}, at most {}\n", names.join(", "), clock::duration(left)));
@@ -303,14 +303,26 @@ fn design(
     design.checked()
 }
 
-/// Stores a prediction for each candidate in the ledger, if the trial compares times of runs.
-fn predict(design: &Design, tried: &[Candidate], folder: &Path) {
-    if design.merit.pattern.is_some() || design.merit.mpi {
-        return;
+/// A prediction for each candidate of which a replay can tell, stored in the ledger before its runs.
+///
+/// What a pattern finds in the output need not be a time: its predictions are shown, and not stored.
+fn predict(design: &Design, tried: &[Candidate], found: &mut Found) {
+    let (folder, now) = (found.profile.display().to_string(), &design.arms[0].line);
+    let mut ledger = super::kept(Ledger::open().map(Some));
+    let mut predicted = vec![None];
+    for of in tried {
+        let (time, quantity) = match design.merit.mpi {
+            true => (of.replayed, over_in_mpi(&of.arm.line, now)),
+            false => (of.predicted, over(&of.arm.line, now)),
+        };
+        let by = widening(ledger.as_ref(), of.changes);
+        let note = by.filter(|_| time.is_some()).map(|by| format!("predictions for a {} are {by}", of.changes));
+        found.notes.extend(note.filter(|note| !found.notes.contains(note)));
+        let of = time.map(|time| expectation(&folder, quantity, now, of.changes, time, of.level).widened(by));
+        predicted.push(of.as_ref().map(|of| of.expected));
+        if let (Some(of), Some(ledger), None) = (of, &mut ledger, &design.merit.pattern) {
+            super::kept(ledger.predict(of).map(drop));
+        }
     }
-    let (folder, now) = (folder.display().to_string(), &design.arms[0].line);
-    let expected = tried.iter().filter_map(|of| Some((of, of.predicted?)));
-    let expected = expected.map(|(of, time)| expectation(&folder, &of.arm.line, now, time));
-    let keep = |mut ledger: Ledger| expected.into_iter().try_for_each(|of| ledger.predict(of).map(drop));
-    super::kept(Ledger::open().and_then(keep));
+    found.predicted = predicted;
 }

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use experiment::axes::{Axes, Value};
 use experiment::trial::design::Arm;
 use launch::Variables;
-use launch::command_line::{CommandLine, Launcher, Setting};
+use launch::command_line::{CommandLine, Launcher, LauncherOption};
 use launch::installation::Installation;
 use machine::{Fault, Result, shell};
 
@@ -54,12 +54,12 @@ impl Today {
     /// An arm with variables in the command's environment, which the command's own options of the same name override.
     pub fn with(&self, name: &str, variables: &Variables) -> Arm {
         let named = |name: &str| variables.iter().any(|(variable, _)| variable == name);
-        let gives_way = |setting: &&Setting| match (setting.name.as_str(), setting.value.as_deref()) {
+        let gives_way = |setting: &&LauncherOption| match (setting.name.as_str(), setting.value.as_deref()) {
             ("mca" | "gmca" | "omca", Some(parameter)) => named(&format!("{PARAMETER}{parameter}")),
             ("x" | "env" | "genv", Some(value)) => named(value.split('=').next().unwrap_or_default()),
             _ => false,
         };
-        let dropped: Vec<&Setting> = self.line.settings.iter().filter(gives_way).collect();
+        let dropped: Vec<&LauncherOption> = self.line.settings.iter().filter(gives_way).collect();
         // Open MPI exports its own parameters to ranks by itself.
         let told: Vec<&str> = variables.iter().map(|(name, _)| name.as_str()).collect();
         let told: Vec<&str> = told.into_iter().filter(|name| !name.starts_with(PARAMETER)).collect();

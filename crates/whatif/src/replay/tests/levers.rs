@@ -72,6 +72,38 @@ proptest! {
     }
 }
 
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    /// More latency, more time a byte and a slower clock never make a program faster, in any draw, where no call was over sooner
+    /// than its costs say: what such a call was short of follows them, and can exceed its own part of them.
+    #[test]
+    fn predictions_are_monotone(
+        program in programs(), real in (20..=u8::MAX, 20..=u8::MAX, 70..=u8::MAX, any::<u8>()), model in (0..16u8, 0..16u8),
+        noise in proptest::collection::vec(0..20u16, 8),
+    ) {
+        let recorded = recorded(&program, real, &noise);
+        let costs = costs(model.0, model.1);
+        let program = answer::Program::new(&recorded, &costs, ways()).unwrap();
+        let latency = |ns| Lever { latency: Some(Change::By(ns)), ..Lever::default() };
+        let per_byte = |factor| Lever { per_byte: Some(factor), ..Lever::default() };
+        let clock = |factor| Lever { clock: Some(factor), ..Lever::default() };
+        for levers in [
+            [-100.0, 0.0, 1_000.0, 1e6].map(latency),
+            [0.25, 1.0, 2.0, 8.0].map(per_byte),
+            [2.0, 1.0, 0.8, 0.5].map(clock),
+        ] {
+            let answers = program.ask(&levers.each_ref()).unwrap();
+            for (one, other) in answers.iter().zip(&answers[1..]) {
+                let pairs = [(one.time.low, other.time.low), (one.time.middle, other.time.middle), (one.time.high, other.time.high)];
+                prop_assert!(pairs.iter().all(|(one, other)| *one <= other * (1.0 + 1e-9)), "{pairs:?} {levers:?}");
+            }
+            // What a lever leaves as it is, stays exactly.
+            prop_assert_eq!(answers[1].time, Interval::exactly(1.0));
+        }
+    }
+}
+
 /// A ping-pong of 600 trips that loses its core now and then: 1 us more for each is 0.6 ms of 909.
 #[test]
 fn a_short_noisy_run_is_as_sensitive_as_it_has_trips() {

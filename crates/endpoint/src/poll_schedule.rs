@@ -1,6 +1,6 @@
-//! How often an endpoint looks for rare events: a look costs a system call or two.
+//! How often an endpoint polls for rare events: a poll costs a system call or two.
 
-/// Calls between two looks for unknown callers: while nobody is there to receive from, after a first send to a peer, and at
+/// Calls between two polls for unknown callers: while nobody is there to receive from, after a first send to a peer, and at
 /// most; each look doubles them.
 const ALONE: u32 = 16;
 const EXPECTING: u32 = 128;
@@ -10,18 +10,18 @@ const WAITED: u32 = 512;
 /// Greatest number of calls without polling a network port that had nothing.
 const REST: u32 = 16;
 
-/// Schedule of looks for invitations and introductions.
-pub(crate) struct Looks {
+/// Schedule of polls for invitations and introductions.
+pub(crate) struct PollSchedule {
     every: u32,
     calls: u32,
 }
 
-impl Looks {
-    pub fn new() -> Looks {
-        Looks { every: EXPECTING, calls: 0 }
+impl PollSchedule {
+    pub fn new() -> PollSchedule {
+        PollSchedule { every: EXPECTING, calls: 0 }
     }
 
-    /// Looks more often, since a peer that was written to may call back.
+    /// Polls more often, since a peer that was written to may call back.
     pub fn expect_an_answer(&mut self) {
         self.every = EXPECTING;
     }
@@ -33,7 +33,7 @@ impl Looks {
         self.calls >= self.every
     }
 
-    /// Counts a call that looks if a look is due, earlier where nobody is there to receive from.
+    /// Counts a call that polls if a poll is due, earlier where nobody is there to receive from.
     #[inline]
     pub fn are_due(&mut self, alone: bool) -> bool {
         let due = self.count() || (alone && self.calls >= ALONE);
@@ -77,20 +77,20 @@ impl Rest {
 mod tests {
     use super::*;
 
-    fn calls_until_due(looks: &mut Looks, alone: bool) -> u32 {
-        1 + (0..).take_while(|_| !looks.are_due(alone)).count() as u32
+    fn calls_until_due(schedule: &mut PollSchedule, alone: bool) -> u32 {
+        1 + (0..).take_while(|_| !schedule.are_due(alone)).count() as u32
     }
 
     #[test]
     fn looks_get_rarer_until_an_answer_is_expected() {
-        let mut looks = Looks::new();
-        let seen: Vec<u32> = (0..9).map(|_| calls_until_due(&mut looks, false)).collect();
+        let mut schedule = PollSchedule::new();
+        let seen: Vec<u32> = (0..9).map(|_| calls_until_due(&mut schedule, false)).collect();
         assert_eq!(seen, [128, 256, 512, 1024, 2048, 4096, 8192, 16_384, 16_384]);
-        assert_eq!(calls_until_due(&mut looks, true), 16);
-        looks.expect_an_answer();
-        assert_eq!(calls_until_due(&mut looks, false), 128);
-        looks.waited();
-        assert!(looks.count(), "one who let others run looks at once");
+        assert_eq!(calls_until_due(&mut schedule, true), 16);
+        schedule.expect_an_answer();
+        assert_eq!(calls_until_due(&mut schedule, false), 128);
+        schedule.waited();
+        assert!(schedule.count(), "an endpoint that let others run polls at once");
     }
 
     #[test]

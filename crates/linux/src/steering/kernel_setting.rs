@@ -12,7 +12,7 @@ use crate::{ethtool, journal};
 
 /// One setting. Written and read back as `irq 38`, `rps eth0 0`, `rss eth0`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Knob {
+pub enum KernelSetting {
     /// The cores of an interrupt line.
     Irq(u32),
     /// The cores that packets of an interface's receive queue are handed to.
@@ -35,32 +35,33 @@ pub(super) fn value_of(cores: &CpuSet) -> Value {
     cores.iter().map(|core| core.0).collect()
 }
 
-impl Knob {
+impl KernelSetting {
     /// The setting's file below `root`; RSS has none.
     fn file(&self, root: &Path) -> Option<PathBuf> {
         let queue = |interface: &str, queue: &str, number: u32, file: &str| {
             root.join(format!("sys/class/net/{interface}/queues/{queue}-{number}/{file}"))
         };
         Some(match self {
-            Knob::Irq(number) => root.join(format!("proc/irq/{number}/smp_affinity_list")),
-            Knob::Rps(interface, number) => queue(interface, "rx", *number, "rps_cpus"),
-            Knob::Flows(interface, number) => queue(interface, "rx", *number, "rps_flow_cnt"),
-            Knob::Xps(interface, number) => queue(interface, "tx", *number, "xps_cpus"),
-            Knob::Rss(_) => return None,
+            KernelSetting::Irq(number) => root.join(format!("proc/irq/{number}/smp_affinity_list")),
+            KernelSetting::Rps(interface, number) => queue(interface, "rx", *number, "rps_cpus"),
+            KernelSetting::Flows(interface, number) => queue(interface, "rx", *number, "rps_flow_cnt"),
+            KernelSetting::Xps(interface, number) => queue(interface, "tx", *number, "xps_cpus"),
+            KernelSetting::Rss(_) => return None,
         })
     }
 
     fn interface(&self) -> &str {
         match self {
-            Knob::Irq(_) => "",
-            Knob::Rps(interface, _) | Knob::Flows(interface, _) | Knob::Xps(interface, _) | Knob::Rss(interface) => {
-                interface
-            }
+            KernelSetting::Irq(_) => "",
+            KernelSetting::Rps(interface, _)
+            | KernelSetting::Flows(interface, _)
+            | KernelSetting::Xps(interface, _)
+            | KernelSetting::Rss(interface) => interface,
         }
     }
 }
 
-impl journal::Knob for Knob {
+impl journal::JournaledSetting for KernelSetting {
     const FOLDER: &str = "run/plimsoll-steering";
     const WHAT: &str = "steering";
 
@@ -68,8 +69,8 @@ impl journal::Knob for Knob {
         let Some(file) = self.file(root) else { return ethtool::indirection(self.interface()) };
         let text = fs::read_to_string(file)?;
         let value = match self {
-            Knob::Irq(_) => CpuSet::from_list(&text).as_ref().map(value_of),
-            Knob::Flows(..) => text.trim().parse().ok().map(|flows| vec![flows]),
+            KernelSetting::Irq(_) => CpuSet::from_list(&text).as_ref().map(value_of),
+            KernelSetting::Flows(..) => text.trim().parse().ok().map(|flows| vec![flows]),
             _ => CpuSet::from_mask(&text).as_ref().map(value_of),
         };
         let odd = || io::Error::new(io::ErrorKind::InvalidData, format!("'{}' is not what kernels write", text.trim()));
@@ -81,8 +82,8 @@ impl journal::Knob for Knob {
         fs::write(
             file,
             match self {
-                Knob::Irq(_) => cores_of(value).to_string(),
-                Knob::Flows(..) => value.iter().map(u32::to_string).collect(),
+                KernelSetting::Irq(_) => cores_of(value).to_string(),
+                KernelSetting::Flows(..) => value.iter().map(u32::to_string).collect(),
                 _ => cores_of(value).to_mask(),
             },
         )
@@ -92,7 +93,7 @@ impl journal::Knob for Knob {
     /// first sent back to its earlier core.
     fn restoring_writes(&self, root: &Path, value: Value) -> Vec<Value> {
         let effective = || {
-            let Knob::Irq(number) = self else { return None };
+            let KernelSetting::Irq(number) = self else { return None };
             let text = fs::read_to_string(root.join(format!("proc/irq/{number}/effective_affinity_list"))).ok()?;
             CpuSet::from_list(&text).filter(|cores| !cores.is_empty()).as_ref().map(value_of)
         };
@@ -102,8 +103,8 @@ impl journal::Knob for Knob {
     /// A value for display.
     fn shown(&self, value: &[u32]) -> String {
         match self {
-            Knob::Flows(..) => format!("{} flows", value.iter().map(u32::to_string).collect::<String>()),
-            Knob::Rss(_) => format!("queues {}", cores_of(value)),
+            KernelSetting::Flows(..) => format!("{} flows", value.iter().map(u32::to_string).collect::<String>()),
+            KernelSetting::Rss(_) => format!("queues {}", cores_of(value)),
             _ if value.is_empty() => "no cores".into(),
             _ => format!("cores {}", cores_of(value)),
         }
@@ -124,22 +125,22 @@ impl journal::Knob for Knob {
     }
 }
 
-impl fmt::Display for Knob {
+impl fmt::Display for KernelSetting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Knob::Irq(number) => write!(f, "irq {number}"),
-            Knob::Rps(interface, queue) => write!(f, "rps {interface} {queue}"),
-            Knob::Flows(interface, queue) => write!(f, "flows {interface} {queue}"),
-            Knob::Xps(interface, queue) => write!(f, "xps {interface} {queue}"),
-            Knob::Rss(interface) => write!(f, "rss {interface}"),
+            KernelSetting::Irq(number) => write!(f, "irq {number}"),
+            KernelSetting::Rps(interface, queue) => write!(f, "rps {interface} {queue}"),
+            KernelSetting::Flows(interface, queue) => write!(f, "flows {interface} {queue}"),
+            KernelSetting::Xps(interface, queue) => write!(f, "xps {interface} {queue}"),
+            KernelSetting::Rss(interface) => write!(f, "rss {interface}"),
         }
     }
 }
 
-impl FromStr for Knob {
+impl FromStr for KernelSetting {
     type Err = ();
 
-    fn from_str(text: &str) -> Result<Knob, ()> {
+    fn from_str(text: &str) -> Result<KernelSetting, ()> {
         let words: Vec<&str> = text.split(' ').collect();
         let number = |word: &str| word.parse().map_err(drop);
         // A name that could leave the folder of interfaces is refused.
@@ -148,11 +149,11 @@ impl FromStr for Knob {
             false => Ok(word.to_owned()),
         };
         match words[..] {
-            ["irq", line] => Ok(Knob::Irq(number(line)?)),
-            ["rps", interface, queue] => Ok(Knob::Rps(name(interface)?, number(queue)?)),
-            ["flows", interface, queue] => Ok(Knob::Flows(name(interface)?, number(queue)?)),
-            ["xps", interface, queue] => Ok(Knob::Xps(name(interface)?, number(queue)?)),
-            ["rss", interface] => Ok(Knob::Rss(name(interface)?)),
+            ["irq", line] => Ok(KernelSetting::Irq(number(line)?)),
+            ["rps", interface, queue] => Ok(KernelSetting::Rps(name(interface)?, number(queue)?)),
+            ["flows", interface, queue] => Ok(KernelSetting::Flows(name(interface)?, number(queue)?)),
+            ["xps", interface, queue] => Ok(KernelSetting::Xps(name(interface)?, number(queue)?)),
+            ["rss", interface] => Ok(KernelSetting::Rss(name(interface)?)),
             _ => Err(()),
         }
     }

@@ -1,5 +1,5 @@
-//! Reads that may never end. A user chooses where a profile is, and a file system need not answer: each read is done by a
-//! thread of its own, for which the daemon does not wait long.
+//! Reads that may never end. A user chooses the place of a profile, and a file system need not answer: each read has a
+//! thread of its own, with a time limit on the daemon's wait.
 
 use std::collections::BTreeMap;
 use std::sync::mpsc;
@@ -9,25 +9,25 @@ use std::time::{Duration, Instant};
 use linux::accounting::own_thread_time;
 use machine::Nanoseconds;
 
-/// Time for which nothing more is read for a user whose file did not answer in time.
-const LEFT: Duration = Duration::from_secs(600);
+/// Time for which no file of a user is read after a read that took too long.
+const BACKOFF: Duration = Duration::from_secs(600);
 
-pub struct Beside {
+pub struct TimedReads {
     patience: Duration,
-    /// By user: the thread that did not answer in time, and since when.
+    /// By user: the thread of a read that took too long, and the time at which it was given up.
     late: BTreeMap<u32, (JoinHandle<()>, Instant)>,
     /// Processor time of the threads that ended.
     pub used: Nanoseconds,
 }
 
-impl Beside {
-    pub fn new(patience: Duration) -> Beside {
-        Beside { patience, late: BTreeMap::new(), used: Nanoseconds(0) }
+impl TimedReads {
+    pub fn new(patience: Duration) -> TimedReads {
+        TimedReads { patience, late: BTreeMap::new(), used: Nanoseconds(0) }
     }
 
-    /// The result of `read`. `None`: it takes too long, or an earlier read for this user did.
+    /// The result of `read`. `None`: this read takes too long, or an earlier read for this user did.
     pub fn read<T: Send + 'static>(&mut self, user: u32, read: impl FnOnce() -> T + Send + 'static) -> Option<T> {
-        self.late.retain(|_, (thread, since)| !thread.is_finished() || since.elapsed() < LEFT);
+        self.late.retain(|_, (thread, since)| !thread.is_finished() || since.elapsed() < BACKOFF);
         if self.late.contains_key(&user) {
             return None;
         }
@@ -52,11 +52,11 @@ mod tests {
 
     #[test]
     fn a_read_that_does_not_end_is_left_and_so_is_its_user_alone() {
-        let mut beside = Beside::new(Duration::ZERO);
+        let mut reads = TimedReads::new(Duration::ZERO);
         let (release, released) = mpsc::channel::<()>();
-        assert_eq!(beside.read(1, move || released.recv().is_ok()), None);
-        beside.patience = Duration::from_secs(60);
-        assert_eq!((beside.read(1, || 1), beside.read(2, || 2)), (None, Some(2)));
+        assert_eq!(reads.read(1, move || released.recv().is_ok()), None);
+        reads.patience = Duration::from_secs(60);
+        assert_eq!((reads.read(1, || 1), reads.read(2, || 2)), (None, Some(2)));
         drop(release);
     }
 }

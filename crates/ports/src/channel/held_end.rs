@@ -1,7 +1,7 @@
 //! The holder of a channel's end, and whether the other ends still live.
 //!
 //! An end that is dropped says so in the region. A killed one cannot, so each end holds a lock on the byte of the region's file
-//! that has its seat's number, with an open file description of its own (`F_OFD_SETLK`). The kernel releases the lock with the
+//! that has its end's number, with an open file description of its own (`F_OFD_SETLK`). The kernel releases the lock with the
 //! last descriptor, however the holder ends (a forked child keeps one until it executes a program); handing an end over passes
 //! the lock along. The kernel is not asked while all ends are in one process, where none dies without the others.
 
@@ -18,12 +18,12 @@ use rustix::time::ClockId;
 use super::layout::{Head, Layout};
 use linux::region::Region;
 
-/// States of an end; 0 is a seat never taken.
+/// States of an end; 0: never taken.
 const LIVE: u64 = 1;
 const GONE: u64 = 2;
 
 /// The holder's side of one end.
-pub(super) struct Seat {
+pub(super) struct HeldEnd {
     region: Arc<Region>,
     layout: Layout,
     index: usize,
@@ -37,24 +37,24 @@ pub(super) struct Seat {
     left: bool,
 }
 
-impl Seat {
-    /// Takes a free seat.
-    pub fn take(region: Arc<Region>, layout: Layout, index: usize) -> Result<Seat> {
+impl HeldEnd {
+    /// Takes a free end.
+    pub fn take(region: Arc<Region>, layout: Layout, index: usize) -> Result<HeldEnd> {
         let lock = reopen(region.fd())?;
         if !lock_byte(lock.as_fd(), index) {
-            let cause = format!("another process holds seat {index}");
+            let cause = format!("another process holds end {index}");
             return Err(Fault::new("end of a channel", cause, "look which process keeps the channel"));
         }
         layout.end(&region, index).state.0.store(LIVE, Ordering::Release);
         Ok(Self::sit(region, layout, index, lock))
     }
 
-    /// Takes over a seat from another process: `lock` came from there, and `region` is a mapping with its own description.
-    pub fn sit(region: Arc<Region>, layout: Layout, index: usize, lock: OwnedFd) -> Seat {
+    /// Takes over a end from another process: `lock` came from there, and `region` is a mapping with its own description.
+    pub fn sit(region: Arc<Region>, layout: Layout, index: usize, lock: OwnedFd) -> HeldEnd {
         assert!(index < layout.seats && region.len() == layout.length());
         // The first check is never skipped.
         let seen = Cell::new(u64::MAX);
-        Seat { region, layout, index, lock, seen, asked: Cell::new((0, 0)), left: false }
+        HeldEnd { region, layout, index, lock, seen, asked: Cell::new((0, 0)), left: false }
     }
 
     pub fn region(&self) -> &Arc<Region> {
@@ -80,9 +80,9 @@ impl Seat {
         unsafe { self.region.base().cast().as_ref() }
     }
 
-    /// Number of messages that the end in `seat` has taken.
-    pub fn progress(&self, seat: usize) -> &AtomicU64 {
-        &self.layout.end(&self.region, seat).progress.0
+    /// Number of messages that end `end` has taken.
+    pub fn progress(&self, end: usize) -> &AtomicU64 {
+        &self.layout.end(&self.region, end).progress.0
     }
 
     /// Number of ends that have left, in a line that rarely changes.
@@ -91,7 +91,7 @@ impl Seat {
         self.head().departures.load(Ordering::Acquire)
     }
 
-    /// Whether an end has left since [`Seat::mark_shared`].
+    /// Whether an end has left since [`HeldEnd::mark_shared`].
     #[inline(always)]
     pub fn has_news(&self) -> bool {
         self.departures() != self.seen.get()
@@ -102,8 +102,8 @@ impl Seat {
         self.seen.set(departures);
     }
 
-    pub fn is_live(&self, seat: usize) -> bool {
-        self.layout.end(&self.region, seat).state.0.load(Ordering::Acquire) == LIVE
+    pub fn is_live(&self, end: usize) -> bool {
+        self.layout.end(&self.region, end).state.0.load(Ordering::Acquire) == LIVE
     }
 
     /// Whether another process holds an end.
@@ -121,16 +121,16 @@ impl Seat {
         self.asked.replace(now) != now
     }
 
-    /// Whether the end in `seat` lives; asks the kernel, and marks a dead one for all others.
-    pub fn lives(&self, seat: usize) -> bool {
-        if self.is_live(seat) && !is_locked(self.lock.as_fd(), seat) {
-            self.depart(seat);
+    /// Whether end `end` lives; asks the kernel, and marks a dead one for all others.
+    pub fn lives(&self, end: usize) -> bool {
+        if self.is_live(end) && !is_locked(self.lock.as_fd(), end) {
+            self.depart(end);
         }
-        self.is_live(seat)
+        self.is_live(end)
     }
 
-    fn depart(&self, seat: usize) {
-        let state = &self.layout.end(&self.region, seat).state.0;
+    fn depart(&self, end: usize) {
+        let state = &self.layout.end(&self.region, end).state.0;
         if state.swap(GONE, Ordering::AcqRel) == LIVE {
             self.head().departures.fetch_add(1, Ordering::AcqRel);
         }
@@ -154,7 +154,7 @@ impl Seat {
         self.head().away.store(1, Ordering::Release);
     }
 
-    /// Notes that another process holds the end now: dropping the seat no longer marks it as gone.
+    /// Notes that another process holds the end now: dropping the end no longer marks it as gone.
     pub fn left(&mut self) {
         self.left = true;
     }
@@ -167,7 +167,7 @@ impl Seat {
     }
 }
 
-impl Drop for Seat {
+impl Drop for HeldEnd {
     fn drop(&mut self) {
         self.stand_up();
     }

@@ -1,12 +1,12 @@
 //! The error of replays for ranks that move, measured on simulated programs, and an interval that contains it.
 //!
-//! Draws cover what is not known of the costs; that the replay knows no pieces of a message they do not. What it misses grows
-//! with what the draws leave open and with the share of the run in calls:
+//! Draws cover the uncertainty of costs, but not that the replay treats a message as one piece. The error grows with the
+//! width of the draws and with the share of the run in calls:
 //! ```text
 //! scale   = ln(high / low) + 0.1 x share in calls             of the draws
 //! missed  = ln(simulated / middle) / scale
 //! ```
-//! The figures are quantiles of `missed` over mappings that promise a gain, of programs that nothing else is judged by:
+//! The constants are quantiles of `missed` over mappings that promise a gain, of programs that serve only for this:
 //! `cargo bench -p mapping --bench random -- 1000 --calibrate --within`, and `-- 300 --calibrate`.
 
 use machine::costs::Interval;
@@ -16,15 +16,15 @@ use crate::problem::{ALIKE, Problem, Spot};
 /// The weight of the share of the run in calls in a scale.
 const OF_CALLS: f64 = 0.1;
 
-/// The quantiles that [`ReplayError`] holds: a promise that is not kept costs more than a gain that was not promised.
+/// The quantiles in [`ReplayError`]: a gain that fails to come costs more than a gain that was not promised.
 pub const QUANTILES: [f64; 2] = [0.05, 0.99];
 
-/// The least and the most that replays missed, over the scale.
+/// The least and the largest error of replays, over the scale.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ReplayError {
-    /// The least: mappings that came out better than the replay.
+    /// The least, of mappings that are better than the replay predicts.
     pub low: f64,
-    /// The most: mappings that came out worse.
+    /// The largest, of mappings that are worse.
     pub high: f64,
 }
 
@@ -35,7 +35,7 @@ pub const BETWEEN_PACKAGES: ReplayError = ReplayError { low: -0.37, high: 0.99 }
 pub const BETWEEN_HOSTS: ReplayError = ReplayError { low: -0.49, high: 6.67 };
 
 impl ReplayError {
-    /// The miss to expect of a mapping. `None`: only computing changes, of which no simulated program tells anything.
+    /// The expected error for a mapping. `None`: only computing changes, on which simulated programs give no data.
     pub fn of(problem: &Problem, seats: &[u32]) -> Option<ReplayError> {
         let moved = || problem.seats.iter().zip(seats).map(|(from, to)| (problem.spot(*from), problem.spot(*to)));
         let receives = |(from, to): (&Spot, &Spot)| from.far != to.far || (from.softirq - to.softirq).abs() > ALIKE;
@@ -46,7 +46,7 @@ impl ReplayError {
         }
     }
 
-    /// The interval of the draws, widened by the expected miss.
+    /// The interval of the draws, widened by the expected error.
     pub fn with(self, drawn: Interval, in_calls: f64) -> Interval {
         let scale = scale(&drawn, in_calls);
         let at = |missed: f64| drawn.middle * (missed * scale).exp();
@@ -54,7 +54,7 @@ impl ReplayError {
     }
 }
 
-/// The scale of a miss, a logarithm.
+/// The scale of an error, a logarithm.
 pub fn scale(drawn: &Interval, in_calls: f64) -> f64 {
     (drawn.high / drawn.low.max(f64::MIN_POSITIVE)).ln() + OF_CALLS * in_calls
 }
