@@ -91,8 +91,8 @@ fn a_call_site_is_a_candidate_where_all_ranks_pass_it_equally_often() {
     assert!(refused.cause().contains("equally often") && refused.next().contains("step+0x20"), "{refused}");
 }
 
-#[test]
-fn doses_of_blocks_leave_room_for_all_factors_of_a_rank() {
+/// A counting run of two ranks in 10 s, and its period of 2 ms.
+fn counted() -> (Shown, Period) {
     let amounts = Amounts { delays: [10_000, 10_000, 0], bytes: 0, computing: 5e9 };
     let first = Shown {
         elapsed: 1e10,
@@ -104,6 +104,12 @@ fn doses_of_blocks_leave_room_for_all_factors_of_a_rank() {
         marks: 0,
     };
     let period = Period { progress: Progress::Collectives, name: "all".into(), passes: 4000, period: 2e6, skew: 0.0 };
+    (first, period)
+}
+
+#[test]
+fn doses_of_blocks_leave_room_for_all_factors_of_a_rank() {
+    let (first, period) = counted();
     let of = |targets: &[Target]| InBlocks::of(targets, &first, period.clone(), 7).unwrap();
     let target = |factor, place| Target { factor, place };
     let one = of(&target(Factor::Send, Place::Ranks).each(2));
@@ -119,17 +125,7 @@ fn doses_of_blocks_leave_room_for_all_factors_of_a_rank() {
 /// Two ranks, blocks of 10 passes of 2 ms; in each `send` takes 1 ms of each of both ranks' blocks where it is on, of which all
 /// lengthens the block; the next block is `later` times as much longer.
 fn findings(later: f64, slower: f64) -> crate::causal::Findings {
-    let amounts = Amounts { delays: [10_000, 10_000, 0], bytes: 0, computing: 5e9 };
-    let first = Shown {
-        elapsed: 1e10,
-        given: [(0, 0.0); 3],
-        ranks: vec![amounts.clone(), amounts],
-        messages: 20_000,
-        bytes: 0,
-        sizes: Vec::new(),
-        marks: 0,
-    };
-    let period = Period { progress: Progress::Collectives, name: "all".into(), passes: 4000, period: 2e6, skew: 0.0 };
+    let (first, period) = counted();
     let targets = [Factor::Send, Factor::Compute].map(|factor| Target { factor, place: Place::Everywhere });
     let design = InBlocks::of(&targets, &first, period, 7).unwrap();
     let mut rounds = Rounds::new(&design.schedule);
