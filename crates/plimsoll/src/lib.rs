@@ -10,6 +10,7 @@ mod commands;
 mod critical;
 mod guide;
 mod machine_page;
+mod machine_state;
 mod map_page;
 mod mappings_page;
 mod offcodes;

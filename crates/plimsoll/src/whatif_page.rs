@@ -50,6 +50,8 @@ pub struct Page<'a> {
     pub tolerances: &'a [Tolerance],
     pub slack: &'a [Slack],
     pub names: &'a Names<'a>,
+    /// What is otherwise than when the costs were measured.
+    pub changed: Option<&'a str>,
     pub notes: &'a [String],
 }
 
@@ -67,7 +69,7 @@ const UNCALIBRATED: &str = "\nThe intervals cover the uncertainty of the costs, 
 
 impl Page<'_> {
     pub fn terminal(&self, width: usize) -> String {
-        let mut text = String::new();
+        let mut text = self.changed.map_or_else(String::new, |changed| format!("{changed}\n"));
         let check = self.check;
         let ranks = count::of(self.graph.hosts.len() as u64, "rank");
         let calls = count::of(self.graph.len() as u64, "call");
@@ -199,6 +201,7 @@ impl Page<'_> {
             })).collect::<Vec<_>>(),
             "tolerances": self.tolerances.iter().map(|of| json!({ "more": of.more, "latency_ns": of.latency })).collect::<Vec<_>>(),
             "asked": self.asked.iter().map(asked).collect::<Vec<_>>(),
+            "machine_changed": self.changed,
             "notes": self.notes,
         })
     }

@@ -33,7 +33,7 @@ pub fn known() -> Result<(Costs, Option<String>)> {
         return Ok((known.costs, known.note));
     }
     let rows = measure()?;
-    let note = store::keep(rows.clone()).err().map(|fault| format!("costs are not kept: {fault}"));
+    let note = store::keep(rows.clone(), None).err().map(|fault| format!("costs are not kept: {fault}"));
     Ok((known.costs.refined(rows), note))
 }
 

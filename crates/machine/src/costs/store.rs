@@ -72,6 +72,9 @@ pub struct Kept {
     machine: Key,
     /// The boot that the rows were measured in.
     boot: String,
+    /// Threads of other programs that ran, on average, when messages were measured.
+    #[serde(default)]
+    others: Option<f64>,
     rows: Vec<Row>,
 }
 
@@ -86,6 +89,8 @@ pub struct Known {
     pub unseen: Vec<String>,
     /// Whether the costs are so old that they should be measured again.
     pub old: bool,
+    /// Threads of other programs that ran, on average, when messages were measured; `None`: not known.
+    pub others: Option<f64>,
 }
 
 /// The folder of this user's state: `$XDG_STATE_HOME/plimsoll`, or `~/.local/state/plimsoll`.
@@ -137,7 +142,7 @@ pub fn of_host(name: &str) -> Result<Known> {
 
 fn known(costs: Costs, note: Option<String>, unseen: Vec<String>) -> Known {
     let said: Vec<String> = unseen.iter().cloned().chain(note).collect();
-    Known { costs, note: (!said.is_empty()).then(|| said.join("; ")), unseen, old: false }
+    Known { costs, note: (!said.is_empty()).then(|| said.join("; ")), unseen, old: false, others: None }
 }
 
 fn of(key: &Key, boot: &str, now: Duration) -> Result<Known> {
@@ -158,14 +163,15 @@ fn of_in(folders: &[PathBuf], key: &Key, boot: &str, now: Duration) -> Result<Kn
         let days = age.as_secs() / (24 * 3600);
         let (rows, note) = used(kept.rows);
         let costs = Costs::of(rows);
-        return Ok(match (age > MONTH, kept.boot == boot) {
+        let found = match (age > MONTH, kept.boot == boot) {
             (true, _) => {
                 let note = format!("costs were measured {days} days ago, their intervals are wider: {NEXT}");
                 Known { old: true, ..known(costs.widened(OLD), Some(note), unseen) }
             }
             (false, false) => known(costs.widened(OTHER_BOOT), note, unseen),
             (false, true) => known(costs, note, unseen),
-        });
+        };
+        return Ok(Known { others: kept.others, ..found });
     }
     Ok(known(Costs::modelled(), Some(why), unseen))
 }
@@ -183,12 +189,12 @@ fn used(mut rows: Vec<Row>) -> (Vec<Row>, Option<String>) {
     (rows, note)
 }
 
-/// Stores `rows` in place of older ones of this host. Returns the file.
+/// Stores `rows` in place of older ones of this host. Returns the file. `others`: [`Known::others`], where `rows` have messages.
 ///
 /// # Errors
 /// The file cannot be written.
-pub fn keep(rows: Vec<Row>) -> Result<PathBuf> {
-    keep_below(&folder()?, rows)
+pub fn keep(rows: Vec<Row>, others: Option<f64>) -> Result<PathBuf> {
+    keep_in(&folder()?, Key::live(), boot(), rows, others)
 }
 
 /// As [`keep`], in another folder.
@@ -196,10 +202,10 @@ pub fn keep(rows: Vec<Row>) -> Result<PathBuf> {
 /// # Errors
 /// The file cannot be written.
 pub fn keep_below(folder: &Path, rows: Vec<Row>) -> Result<PathBuf> {
-    keep_in(folder, Key::live(), boot(), rows)
+    keep_in(folder, Key::live(), boot(), rows, None)
 }
 
-fn keep_in(folder: &Path, machine: Key, boot: String, rows: Vec<Row>) -> Result<PathBuf> {
+fn keep_in(folder: &Path, machine: Key, boot: String, rows: Vec<Row>, others: Option<f64>) -> Result<PathBuf> {
     let path = file(folder, &machine.host);
     let failed = |e: io::Error| {
         Fault::unwritable(path.display().to_string(), e, "set XDG_STATE_HOME to a folder that can be written")
@@ -211,14 +217,15 @@ fn keep_in(folder: &Path, machine: Key, boot: String, rows: Vec<Row>) -> Result<
         crate::lock::Lock::take(&crate::lock::beside(&path), &subject, patience, "wait until that ends")?
     };
     // Rows of another machine are dropped, those of another boot widened.
-    let older = match read(folder, &machine.host, &mut Vec::new()).ok().flatten().filter(|kept| kept.machine == machine)
-    {
+    let older = read(folder, &machine.host, &mut Vec::new()).ok().flatten().filter(|kept| kept.machine == machine);
+    let others = others.or(older.as_ref().and_then(|kept| kept.others));
+    let older = match older {
         Some(kept) if kept.boot == boot => Costs::of(kept.rows),
         Some(kept) => Costs::of(kept.rows).widened(OTHER_BOOT),
         None => Costs::default(),
     };
     let rows = older.refined(rows).rows;
-    let kept = Kept { format: FORMAT, machine, boot, rows };
+    let kept = Kept { format: FORMAT, machine, boot, others, rows };
     let text = serde_json::to_string_pretty(&kept).map_err(|e| Fault::because("costs", e, "report it"))?;
     let part = path.with_extension("part");
     let written = File::create(&part).and_then(|mut to| to.write_all(text.as_bytes()).and_then(|()| to.sync_all()));
@@ -294,7 +301,7 @@ mod tests {
         let note = known.note.unwrap();
         assert!(note.contains("file/costs-a_b.json may not be looked for") && note.contains(NEXT), "{note}");
         // Later folders are still searched.
-        keep_in(&centre, key(), "one".into(), vec![handover(50.0)]).unwrap();
+        keep_in(&centre, key(), "one".into(), vec![handover(50.0)], None).unwrap();
         let known = of_in(&[no_folder, centre], &key(), "one", Duration::ZERO).unwrap();
         assert_eq!((known.costs.rows, known.unseen.len()), (vec![handover(50.0)], 1));
     }
@@ -307,7 +314,7 @@ mod tests {
     fn rows_are_kept_until_the_machine_is_another_and_are_wider_after_a_boot() {
         let folder = tempfile::tempdir().unwrap();
         let keep = |machine: Key, boot: &str, row: Row| {
-            keep_in(folder.path(), machine, boot.into(), vec![row]).unwrap();
+            keep_in(folder.path(), machine, boot.into(), vec![row], None).unwrap();
             there(folder.path(), "a/b").unwrap().unwrap().rows
         };
         let call = Row { item: Item::Call, ..handover(20.0) };
@@ -324,7 +331,7 @@ mod tests {
         use std::os::unix::fs::PermissionsExt;
         let folder = tempfile::tempdir().unwrap();
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
-        keep_in(folder.path(), key(), "one".into(), vec![handover(50.0)]).unwrap();
+        keep_in(folder.path(), key(), "one".into(), vec![handover(50.0)], None).unwrap();
         let opened = skip::another_user(|| {
             let files = fs::read_dir(folder.path()).unwrap().map(|entry| File::open(entry.unwrap().path()));
             files.flatten().inspect(|file| file.try_lock().unwrap()).collect::<Vec<File>>()
@@ -332,7 +339,7 @@ mod tests {
         let Some(_opened) = opened else { return };
         let (send, receive) = std::sync::mpsc::channel();
         let place = folder.path().to_owned();
-        std::thread::spawn(move || send.send(keep_in(&place, key(), "one".into(), vec![handover(60.0)])));
+        std::thread::spawn(move || send.send(keep_in(&place, key(), "one".into(), vec![handover(60.0)], None)));
         receive.recv_timeout(Duration::from_secs(60)).expect("nobody is waited for").unwrap();
     }
 

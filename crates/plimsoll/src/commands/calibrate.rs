@@ -11,10 +11,11 @@ use launch::installation::Choice;
 use linux::output;
 use machine::costs::store;
 use machine::costs::{Interval, Item, Row, how};
-use machine::{CoreId, Fault, Nanoseconds, Probe, Reading, Result, count};
+use machine::{Fault, Reading, Result, count};
 use rounds::statistics::predictive_interval;
 
 use super::outputs::{self, Json};
+use crate::machine_state::{self, MachineState};
 use crate::progress::Working;
 
 /// Measures what messages cost on this machine, in under a minute, and keeps it for every command that decides
@@ -44,9 +45,9 @@ fn mpi(text: &str) -> Result<Choice> {
 /// The number of blocks of each carrier.
 const ROUNDS: u32 = 5;
 
-/// The number of probes of each pair of cores, and of pairs.
+/// The number of probes of each pair of cores, and time between reads of the running threads.
 const PROBES: usize = 12;
-const PAIRS: usize = 8;
+const BETWEEN_READS: Duration = Duration::from_millis(30);
 
 /// The source that the costs name.
 const SOURCE: &str = "plimsoll calibrate";
@@ -58,7 +59,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     }
     let known = store::live()?;
     let rows = known.costs.rows();
-    let shown = || output::page(&format!("{}{}", state(rows, machine::here::now()), page(rows)));
+    let shown = || output::page(&format!("{}{}", heading(rows, &MachineState::of(&known)), page(rows)));
     arguments.json.tell(|| outputs::json(&rows), shown)?;
     if let Some(note) = known.note {
         eprintln!("plimsoll: {note}");
@@ -72,8 +73,11 @@ fn measure(arguments: &Arguments) -> Result<bool> {
     let begun = Instant::now();
     let command = machine::here::program()?;
     let taken = machine::here::now();
-    if let Some(others) = others() {
-        eprintln!("plimsoll: {others}");
+    let others = machine_state::others(BETWEEN_READS);
+    if machine_state::is_loaded(others) {
+        eprintln!(
+            "plimsoll: other programs run here meanwhile: the intervals will be wide; calibrate again when it is quiet"
+        );
     }
     let working = Working::on("the way between two cores");
     let mut left_out = Vec::new();
@@ -121,7 +125,7 @@ fn measure(arguments: &Arguments) -> Result<bool> {
     if linux::signal::interrupted() {
         return Ok(false);
     }
-    let file = store::keep(rows)?;
+    let file = store::keep(rows, others.filter(|_| !arguments.quick))?;
     eprintln!("plimsoll: measured in {:.0} s, kept in {}", begun.elapsed().as_secs_f64(), file.display());
     for what in left_out {
         eprintln!("plimsoll: {what}");
@@ -129,46 +133,14 @@ fn measure(arguments: &Arguments) -> Result<bool> {
     Ok(true)
 }
 
-/// A remark if others use the cores, which makes the measurements wide and slow.
-fn others() -> Option<String> {
-    let running = || -> Option<f64> {
-        let text = std::fs::read_to_string("/proc/loadavg").ok()?;
-        let running: f64 = text.split_whitespace().nth(3)?.split('/').next()?.parse().ok()?;
-        Some(running - 1.0)
-    };
-    let looks: Vec<f64> = (0..SAMPLES_OF_LOAD)
-        .filter_map(|_| {
-            std::thread::sleep(Duration::from_millis(30));
-            running()
-        })
-        .collect();
-    let mean = looks.iter().sum::<f64>() / looks.len().max(1) as f64;
-    let words = "other programs run here meanwhile: the intervals will be wide; calibrate again when it is quiet";
-    (mean > 0.3).then(|| words.to_owned())
-}
-
-/// The number of looks at other work.
-const SAMPLES_OF_LOAD: usize = 10;
-
 /// Latency one way between two cores, over pairs of them; `None` on one core.
 fn handover() -> Result<Option<Interval>> {
-    let cores = linux::affinity::allowed()?;
-    let Some((first, others)) = cores.split_first() else { return Ok(None) };
-    let step = others.len().div_ceil(PAIRS).max(1);
-    let mut values = Vec::new();
-    for other in others.iter().step_by(step) {
-        let probed = (0..PROBES).filter_map(|_| probe(*first, *other));
-        values.extend(probed);
-    }
+    let values = machine_state::latencies(PROBES)?;
     // Near and far pairs are no sample of one distribution: the interval contains the values of both.
     let predicted = predictive_interval(&values);
     let (least, most) =
         values.iter().fold((f64::MAX, 0.0_f64), |(low, high), value| (low.min(*value), high.max(*value)));
     Ok(predicted.map(|one| Interval { low: one.low.min(least), high: one.high.max(most), ..one }))
-}
-
-fn probe(one: CoreId, other: CoreId) -> Option<f64> {
-    ports::probe::between(one, other).ok().map(Probe::nanoseconds)
 }
 
 /// Measurements by the program of the offcodes: channels and bodies.
@@ -186,20 +158,10 @@ fn offcodes(command: &Path) -> Result<Vec<Row>> {
     serde_json::from_slice(&output.stdout).map_err(|e| Fault::because(subject(), e, "build both programs anew: `make`"))
 }
 
-/// Age and completeness of the costs.
-fn state(rows: &[Row], now: Nanoseconds) -> String {
-    let taken = || rows.iter().map(|row| row.taken.0).filter(|taken| *taken > 0);
-    let (Some(oldest), Some(newest)) = (taken().min(), taken().max()) else {
+/// Age and completeness of the costs, and what has changed since they were measured.
+fn heading(rows: &[Row], state: &MachineState) -> String {
+    let Some(age) = state.age() else {
         return "Nothing is measured here: all costs are modelled. Next: plimsoll calibrate\n".to_owned();
-    };
-    let ago = |taken: u64| match now.0.saturating_sub(taken) / 1_000_000_000 {
-        seconds if seconds < 2 * 3600 => count::of(seconds / 60, "minute"),
-        seconds if seconds < 2 * 24 * 3600 => count::of(seconds / 3600, "hour"),
-        seconds => count::of(seconds / (24 * 3600), "day"),
-    };
-    let age = match (ago(oldest), ago(newest)) {
-        (oldest, newest) if oldest == newest => format!("{newest} ago"),
-        (oldest, newest) => format!("{oldest} to {newest} ago"),
     };
     let trip =
         |between: bool| move |item: &Item| matches!(item, Item::HalfTrip(way) if way.network.is_some() == between);
@@ -217,7 +179,8 @@ fn state(rows: &[Row], now: Nanoseconds) -> String {
         true => "all that plimsoll calibrate measures".to_owned(),
         false => format!("not measured, and modelled: {}", missing.join(", ")),
     };
-    format!("{}, measured {age}; {whole}\n\n", count::of(rows.len() as u64, "cost"))
+    let changed = state.changed().map_or_else(String::new, |changed| format!("{changed}\n"));
+    format!("{}, measured {age}; {whole}\n{changed}\n", count::of(rows.len() as u64, "cost"))
 }
 
 /// The costs as a table: an item, then its sizes.
@@ -246,17 +209,19 @@ fn page(rows: &[Row]) -> String {
 #[cfg(test)]
 mod tests {
     use machine::costs::Way;
-    use machine::{Bytes, SiteKind};
+    use machine::costs::store::Known;
+    use machine::{Bytes, Costs, Nanoseconds, SiteKind};
 
     use super::*;
 
     #[test]
     fn costs_say_how_old_and_how_complete_they_are() {
-        let hours = |hours: u64| Nanoseconds(hours * 3_600_000_000_000);
+        let now = machine::here::now();
+        let ago = |hours: u64| Nanoseconds(now.0 - hours * 3_600_000_000_000);
         let row = |item, taken| Row {
             item,
             size: Some(Bytes(8)),
-            cost: Reading::Measured(Interval::exactly(1.0)),
+            cost: Reading::Measured(Interval { low: 0.0, middle: 1.0, high: 1e9 }),
             source: SOURCE.to_owned(),
             taken,
         };
@@ -268,14 +233,20 @@ mod tests {
                 network: network.map(str::to_owned),
             })
         };
-        assert!(state(&[], hours(9)).starts_with("Nothing is measured here"));
-        let rows = [row(Item::Handover, hours(1)), row(trip(None), hours(97))];
+        let heading = |rows: &[Row]| {
+            let known = Known { costs: Costs::of(rows.to_vec()), ..Known::default() };
+            heading(rows, &MachineState::of(&known))
+        };
+        assert!(heading(&[]).starts_with("Nothing is measured here"));
+        let rows = [row(Item::Handover, ago(4)), row(trip(None), ago(97))];
         let missing = "messages between hosts, channels of offcodes, bodies of offcodes";
-        let said = format!("2 costs, measured 4 days to 4 hours ago; not measured, and modelled: {missing}\n\n");
-        assert_eq!(state(&rows, hours(101)), said);
+        let said = heading(&rows);
+        let start = format!("2 costs, measured 4 days to 4 hours ago; not measured, and modelled: {missing}\n");
+        assert!(said.starts_with(&start), "{said}");
         let body = Item::Entry(machine::BodyKind::Native);
-        let all = [row(trip(Some("udp")), hours(97)), row(Item::Call, hours(97)), row(body, hours(97))];
-        let whole = "5 costs, measured 4 days to 4 hours ago; all that plimsoll calibrate measures\n\n";
-        assert_eq!(state(&[rows.as_slice(), &all].concat(), hours(101)), whole);
+        let all = [row(trip(Some("udp")), ago(97)), row(Item::Call, ago(97)), row(body, ago(97))];
+        let said = heading(&[rows.as_slice(), &all].concat());
+        let whole = "5 costs, measured 4 days to 4 hours ago; all that plimsoll calibrate measures\n";
+        assert!(said.starts_with(whole), "{said}");
     }
 }

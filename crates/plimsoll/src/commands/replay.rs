@@ -21,6 +21,7 @@ use whatif::outcome::{Forecast, Quality};
 use super::expectation::{CARRIER, CONTRADICTED, MOST_OUTSIDE, expectation, of_job, over, widening};
 use super::levers::{Changes, Recording, factor, unsampled};
 use super::outputs::Json;
+use crate::machine_state::MachineState;
 use crate::opened::Opened;
 use crate::progress::Working;
 use crate::whatif_page::{self, Asked, Page, Question};
@@ -127,7 +128,9 @@ pub fn answer(opened: &Opened, known: &Known, request: &Request) -> Result<ExitC
     let questions = questions(request, lever, &candidates)?;
     let levers: Vec<&Lever> = questions.iter().map(|question| &question.lever).collect();
     let answers = program.ask(&levers)?;
-    let quality = Quality::of(&program, opened.summary.as_ref());
+    let state = MachineState::of(known);
+    let quality = Quality::of(&program, opened.summary.as_ref()).now(state.moved(), state.taken());
+    let changed = state.changed();
     let asked = questions.into_iter().zip(answers).map(|(question, answer)| {
         let forecast = Bank::shipped().of_answer(&program, &quality, &question.lever, &answer);
         let candidate = question.candidate.as_ref();
@@ -145,6 +148,7 @@ pub fn answer(opened: &Opened, known: &Known, request: &Request) -> Result<ExitC
         tolerances: &tolerances,
         slack: &program.slack(SLACK)?,
         names: &opened.names(),
+        changed: changed.as_deref(),
         notes: &notes,
     };
     drop(working);

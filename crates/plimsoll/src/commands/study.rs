@@ -304,7 +304,7 @@ fn refine(store: &Store, study: &Study) -> Result<()> {
     let source = format!("plimsoll study {}", study.id);
     let rows = refine::rows(&findings, &source, here::now());
     if !rows.is_empty() {
-        costs::keep(rows)?;
+        costs::keep(rows, None)?;
     }
     refine::hold(&mut Ledger::open()?, &findings, &source, here::now())
 }

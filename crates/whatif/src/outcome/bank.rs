@@ -90,6 +90,7 @@ impl FromStr for Row {
             trips,
             seconds,
             contradicted: contradicted != 0.0,
+            moved: 0.0,
         };
         Ok(Row {
             program: program.to_string(),

@@ -77,6 +77,9 @@ pub struct Quality {
     pub seconds: f64,
     /// Whether measured costs contradict it.
     pub contradicted: bool,
+    /// How far the machine is now from where its costs were measured: the logarithm of the cores' latency over what it was
+    /// then, 0 where it lies in the measured interval.
+    pub moved: f64,
 }
 
 /// Parts of a recording that are compared.
@@ -96,7 +99,15 @@ impl Quality {
             taken: if ranks.is_empty() { 0.0 } else { taken.min(1.0) },
             seconds: seconds(program.graph),
             contradicted: program.contradicted,
+            moved: 0.0,
         }
+    }
+
+    /// The quality for a run on the machine as it is now: [`Quality::moved`], and the share of time in which others would have the
+    /// cores.
+    #[must_use]
+    pub fn now(self, moved: f64, taken: f64) -> Quality {
+        Quality { moved, taken: self.taken.max(taken), ..self }
     }
 
     /// The features of an answer to a lever.
@@ -157,6 +168,8 @@ pub struct Features {
     pub seconds: f64,
     /// [`Quality::contradicted`]
     pub contradicted: bool,
+    /// [`Quality::moved`], times the share of messages in the critical path.
+    pub moved: f64,
 }
 
 /// A cause that makes an interval wide.
@@ -181,6 +194,8 @@ pub enum Cause {
     Taken,
     /// Much of the path is not modelled.
     Unexplained,
+    /// The cores' latency is another than when costs were measured.
+    Moved,
 }
 
 /// The scale of an exact answer about a steady recording: by about this two runs of a program differ.
@@ -205,17 +220,19 @@ impl Features {
             trips: trips as f64,
             seconds: quality.seconds,
             contradicted: quality.contradicted,
+            moved: quality.moved * (path.parts.messages + path.parts.work) as f64 / path.parts.total().max(1) as f64,
         }
     }
 
     /// By cause, the part that it has in the scale. Weights are fixed beforehand; quantiles of the bank correct their sum.
-    fn parts(&self) -> [(Cause, f64, f64); 5] {
+    fn parts(&self) -> [(Cause, f64, f64); 6] {
         [
             (Cause::Costs, self.draws, self.draws),
             (Cause::Change, self.change, 0.25 * self.change),
             (Cause::Noise, self.noise, self.noise),
             (Cause::Taken, self.taken, 0.1 * self.taken),
             (Cause::Unexplained, self.unexplained, 0.5 * self.unexplained * self.change),
+            (Cause::Moved, self.moved, self.moved),
         ]
     }
 
@@ -252,6 +269,7 @@ impl Cause {
             Cause::Noise => format!("parts of the recording differ by {}", percent(value * (PARTS as f64).sqrt())),
             Cause::Taken => format!("others had its cores for {} of the time", percent(value)),
             Cause::Unexplained => format!("{} of the path unexplained", percent(value)),
+            Cause::Moved => format!("messages by {} off, as the cores' latency", percent(value.abs().exp_m1())),
         }
     }
 }

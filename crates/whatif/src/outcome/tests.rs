@@ -12,7 +12,7 @@ use crate::model::Ways;
 
 fn features(figures: [f64; 5]) -> Features {
     let [draws, change, noise, taken, unexplained] = figures;
-    Features { draws, change, noise, taken, unexplained, trips: 1e4, seconds: 2.0, contradicted: false }
+    Features { draws, change, noise, taken, unexplained, trips: 1e4, seconds: 2.0, contradicted: false, moved: 0.0 }
 }
 
 fn normal(random: &mut Random) -> f64 {

@@ -22,6 +22,7 @@ use whatif::replay::Buffer;
 use super::today::{Today, arm};
 use crate::commands::expectation::{CARRIER, MAPPING, MOST_OUTSIDE, SETTING, of_job};
 use crate::commands::map::{Asked, Judged, Proposed};
+use crate::machine_state::MachineState;
 use crate::opened::Opened;
 
 /// A command that may be faster than today's.
@@ -95,7 +96,8 @@ impl Candidates {
         let outside = outside(opened);
         let levers: Vec<&Lever> = possible.iter().filter_map(|one| one.lever.as_ref()).collect();
         let forecasts = program.ok().and_then(|program| {
-            let quality = Quality::of(&program, opened.summary.as_ref());
+            let state = MachineState::of(known);
+            let quality = Quality::of(&program, opened.summary.as_ref()).now(state.moved(), state.taken());
             let answers = program.ask(&levers).ok()?.into_iter().zip(&levers);
             let forecast =
                 |(answer, lever): (Answer, &&Lever)| Bank::shipped().of_answer(&program, &quality, lever, &answer);
