@@ -6,7 +6,6 @@ use simulate::cluster::costs::measure;
 use simulate::cluster::random::Case;
 use simulate::programs::Lazy;
 use whatif::answer::Program;
-use whatif::lever::Lever;
 
 use crate::advice::Advice;
 use crate::recorded::{Replays, softirqs};
@@ -58,15 +57,27 @@ pub fn prove(seed: u64, across: bool) -> Result<Proof> {
     let program = Program::beside(&recording.graph, &carried.costs, ways, carried.buffer, softirqs)?;
     let replays = Replays::of(&problem, &recording.graph, &program, now / 1e12)?;
     let found = search(&problem, &replays)?;
-    let lever = Lever { mapping: Some(replays.mapping(&found.seats)), ..Lever::default() };
     let stays = found.seats == problem.seats;
-    let drawn = if stays { Interval::exactly(1.0) } else { program.ask(&[&lever])?[0].time };
+    let drawn = if stays { Interval::exactly(1.0) } else { program.mapped(&[replays.mapping(&found.seats)])?[0] };
     let of = ReplayError::of(&problem, &found.seats);
-    let expected = of.map_or(drawn, |missed| missed.with(drawn, program.in_calls()));
+    let expected = of.map_or(drawn, |missed| missed.with(drawn, &program));
     let time = |seats: &[u32]| Ok::<f64, machine::Fault>(case.time(&simulated.cluster(seats).seats)? as f64 / now);
     let best = if across { case.best()?.1 as f64 / now } else { search(&problem, &simulated)?.time };
     let came = time(&found.seats)?;
-    let missed = (came / drawn.middle).ln() / replay_error::scale(&drawn, program.in_calls());
+    if std::env::var_os("MAPDEBUG").is_some() {
+        eprintln!(
+            "{seed} {} | now {} {} | found {:.3} by replay {:.3} drawn {:.3}..{:.3} best {best:.3} judged {}",
+            case.name,
+            now / 1e6,
+            program.debug(truth(&case), &replays.mapping(&found.seats)),
+            came,
+            found.time,
+            drawn.low,
+            drawn.high,
+            found.judged
+        );
+    }
+    let missed = (came / drawn.middle).ln() / replay_error::scale(&drawn, &program);
     Ok(Proof {
         balanced: case.balanced,
         advice: Advice::of(&found, &problem, &expected),
@@ -77,6 +88,18 @@ pub fn prove(seed: u64, across: bool) -> Result<Proof> {
         expected,
         best,
     })
+}
+
+fn truth(case: &Case) -> [f64; 9] {
+    let p = &case.cluster.profile;
+    let (c, h, t, r, l) = (p.copy.byte, p.hand.byte, p.take.byte, p.receive.byte, case.cluster.link.byte);
+    let measured = if case.cluster.hosts[0].cores.len() == 2 { 1.0 } else { 0.0 };
+    let f = p.far[0];
+    let at = 1.0 + (f - 1.0) * measured;
+    let send = c + h * at;
+    let ranks = send + t * at;
+    [l / (l + ranks) / 0.9, (send / ranks - 0.05) / 0.9, c / send, p.acknowledge.byte / r / 0.5, f.ln() / 4f64.ln(), measured, 0.5,
+     if case.name.starts_with("ring") { 1.0 } else { 0.0 }, r / (l + ranks + r) / 0.9]
 }
 
 #[cfg(test)]

@@ -5,16 +5,20 @@ use std::collections::{BTreeMap, BTreeSet};
 use machine::{CoreCapability, CoreId, Fault, Reading, Result};
 use profile::summary::{Outside, RankSummary, Summary};
 use whatif::answer::{Mapper, Program};
-use whatif::graph::Graph;
+use whatif::graph::{Graph, Message};
 use whatif::lever::Mapping;
 use whatif::lever::mapping::SAMPLED;
-use whatif::replay::Softirqs;
+use whatif::sockets::Softirqs;
 
 use crate::problem::{ALIKE, LEAST, Load, Problem, Spot, Talk};
 use crate::search::Judge;
 
-/// Most calls that a search replays, over all mappings.
-const REPLAYED_CALLS: usize = 10_000_000;
+/// Most calls and pieces of messages that a search replays, over all mappings.
+const REPLAYED: usize = 10_000_000;
+
+/// Bytes of a piece, and the most pieces of a message that count.
+const PIECE: u64 = 16 << 10;
+const PIECES: u64 = 64;
 
 /// The least and the most mappings that a search judges.
 const JUDGED: std::ops::RangeInclusive<usize> = 8..=4096;
@@ -245,13 +249,13 @@ fn distances(problem: &Problem, distance: impl Fn(&str, CoreId, CoreId) -> Optio
     .unwrap_or_default()
 }
 
-/// The softirqs of a run of `run` ns, for its replay; `None`: there were none.
+/// The softirqs of a run of `run` ns, for its replay; `None`: there were none, and no core is far from where they are done.
 pub fn softirqs(problem: &Problem, run: f64) -> Option<Softirqs> {
     let softirq = |spot: u32| problem.spots[spot as usize].softirq;
     let hosts = of_hosts(problem, softirq).into_iter().map(|share| share * run).collect();
     let far = is_far(problem, &problem.seats);
     Some(Softirqs { hosts, shares: shares(problem, &problem.seats, softirq), far })
-        .filter(|of| of.hosts.iter().any(|ns| *ns > 0.0))
+        .filter(|of| of.hosts.iter().any(|ns| *ns > 0.0) || !of.far.is_empty())
 }
 
 /// By rank: whether its spot is far; empty: no spot is.
@@ -366,7 +370,10 @@ impl Judge for Replays<'_> {
     }
 
     fn affordable(&self) -> usize {
-        (REPLAYED_CALLS / self.graph.len().max(1)).clamp(*JUDGED.start(), *JUDGED.end())
+        let graph = self.graph;
+        let pieces = |of: &Message| graph.kinds[of.kind as usize].bytes.div_ceil(PIECE).min(PIECES) as usize;
+        let pieces: usize = graph.messages.iter().map(pieces).sum();
+        (REPLAYED / (graph.len() + pieces).max(1)).clamp(*JUDGED.start(), *JUDGED.end())
     }
 }
 

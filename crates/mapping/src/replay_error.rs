@@ -1,20 +1,22 @@
 //! The error of replays for ranks that move, measured on simulated programs, and an interval that contains it.
 //!
-//! Draws cover the uncertainty of costs, but not that the replay treats a message as one piece. The error grows with the
-//! width of the draws and with the share of the run in calls:
+//! Draws differ in costs and in figures that fit the recording nearly alike. Where none fits well, or the fits do not differ where
+//! another mapping needs them, the outcome is outside. The error grows with the width of the draws, and with what the likeliest of
+//! them leaves unexplained of the share of the run in calls:
 //! ```text
-//! scale   = ln(high / low) + 0.1 x share in calls             of the draws
+//! scale   = ln(high / low) + (0.005 + unexplained) x share in calls             of the draws
 //! missed  = ln(simulated / middle) / scale
 //! ```
 //! The constants are quantiles of `missed` over mappings that promise a gain, of programs that serve only for this:
 //! `cargo bench -p mapping --bench random -- 1000 --calibrate --within`, and `-- 300 --calibrate`.
 
 use machine::costs::Interval;
+use whatif::answer::Program;
 
 use crate::problem::{ALIKE, Problem, Spot};
 
-/// The weight of the share of the run in calls in a scale.
-const OF_CALLS: f64 = 0.1;
+/// The share in calls that is unexplained at least.
+const UNEXPLAINED: f64 = 0.005;
 
 /// The quantiles in [`ReplayError`]: a gain that fails to come costs more than a gain that was not promised.
 pub const QUANTILES: [f64; 2] = [0.05, 0.99];
@@ -47,16 +49,19 @@ impl ReplayError {
     }
 
     /// The interval of the draws, widened by the expected error.
-    pub fn with(self, drawn: Interval, in_calls: f64) -> Interval {
-        let scale = scale(&drawn, in_calls);
+    pub fn with(self, drawn: Interval, program: &Program) -> Interval {
+        self.over(drawn, scale(&drawn, program))
+    }
+
+    fn over(self, drawn: Interval, scale: f64) -> Interval {
         let at = |missed: f64| drawn.middle * (missed * scale).exp();
         Interval { low: drawn.low.min(at(self.low)), high: drawn.high.max(at(self.high)), ..drawn }
     }
 }
 
 /// The scale of an error, a logarithm.
-pub fn scale(drawn: &Interval, in_calls: f64) -> f64 {
-    (drawn.high / drawn.low.max(f64::MIN_POSITIVE)).ln() + OF_CALLS * in_calls
+pub fn scale(drawn: &Interval, program: &Program) -> f64 {
+    (drawn.high / drawn.low.max(f64::MIN_POSITIVE)).ln() + (UNEXPLAINED + program.misfit) * program.in_calls()
 }
 
 #[cfg(test)]
@@ -85,11 +90,10 @@ mod tests {
     #[test]
     fn an_interval_grows_with_what_draws_leave_open_and_never_shrinks() {
         let drawn = Interval { low: 0.8, middle: 0.9, high: 0.95 };
-        let with = |missed: ReplayError, in_calls| missed.with(drawn, in_calls);
         let none = ReplayError { low: 0.0, high: 0.0 };
-        assert_eq!(with(none, 1.0), drawn);
-        let [few, many] = [0.1, 0.9].map(|in_calls| with(ReplayError { low: -1.0, high: 1.0 }, in_calls));
+        assert_eq!(none.over(drawn, 1.0), drawn);
+        let [few, many] = [0.2, 0.9].map(|scale| ReplayError { low: -1.0, high: 1.0 }.over(drawn, scale));
         assert!(many.low < few.low && few.low < drawn.low && drawn.high < few.high && few.high < many.high);
-        assert!((few.high - 0.9 * 0.95 / 0.8 * 0.01f64.exp()).abs() < 1e-9, "{few:?}");
+        assert!((few.high - 0.9 * 0.2f64.exp()).abs() < 1e-9, "{few:?}");
     }
 }

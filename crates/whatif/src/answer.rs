@@ -19,11 +19,12 @@ use crate::gradient::{Gradients, gradients};
 use crate::graph::{Graph, Lengths, Message, Reach};
 use crate::lever::mapping::{self, SAMPLED};
 use crate::lever::{Change, Lever, Mapping, Scale, Unknown};
-use crate::model::{Draw, Prices, Ways};
+use crate::model::{Draw, Prices, Progress, Ways};
 use crate::path::{Path, critical};
 use crate::replay::{
-    Buffer, Conditions, Order, PS, Places, Receive, Replayed, Residuals, Softirqs, replay, replay_in, timed,
+    Buffer, Conditions, Order, PS, Replayed, Residuals, replay, replay_in, timed,
 };
+use crate::sockets::{self, Sockets, Softirqs};
 use crate::work::Work;
 use residuals::{scaled, typical};
 
@@ -49,16 +50,6 @@ const CONTRADICTS: f64 = 1.0;
 /// Steps of a search, each four times the last: from 1 ns to 4 s and more.
 const STEPS: usize = 17;
 
-/// The greatest factor of work for messages in another package, where all of it waits for the other cache.
-const FARTHEST: f64 = 4.0;
-
-/// The share of the way from the best fit to random places at which draws lie.
-const ASTRAY: f64 = 0.5;
-
-/// Passes of a fit, and values that are tried of each figure.
-const PASSES: usize = 3;
-const TRIED: u32 = 4;
-
 const SEED: u64 = 0x0051_1A11_0000_0007;
 
 /// A recorded program, or a schedule, under the costs of a machine.
@@ -69,9 +60,12 @@ pub struct Program<'a> {
     /// The carriers of the recorded messages.
     pub(crate) ways: Ways,
     buffer: Buffer,
-    softirqs: Option<Softirqs>,
+    /// Its messages in pieces, beside softirqs that were sampled.
+    sockets: Option<Sockets<'a>>,
     /// Draws that fit the recording, the most likely first.
     draws: Vec<(Draw, Unknown)>,
+    /// What the likeliest draw leaves unexplained of the time in calls, as a share.
+    pub misfit: f64,
     /// Whether the measured costs contradict the recording.
     pub contradicted: bool,
 }
@@ -143,26 +137,28 @@ impl<'a> Program<'a> {
         buffer: Buffer,
         softirqs: Option<Softirqs>,
     ) -> Result<Program<'a>> {
-        let mut program = Program { graph, costs, ways, buffer, softirqs, draws: Vec::new(), contradicted: false };
         let number = (DRAWS_TIMES_CALLS / graph.len().max(1)).clamp(*DRAWS.start(), *DRAWS.end());
+        let all: Vec<(Draw, Unknown)> = (0..number).map(|number| drawn(number as u64)).collect();
+        let mut program =
+            Program { graph, costs, ways, buffer, sockets: None, draws: Vec::new(), misfit: 0.0, contradicted: false };
+        if let Some(softirqs) = softirqs.filter(|_| program.ways.progress() == Progress::Calls) {
+            let sockets = Sockets::of(graph, costs, program.ways.clone(), buffer, softirqs, &all)?;
+            program.misfit = sockets.misfit;
+            program.contradicted = sockets.misfit > CONTRADICTS;
+            (program.sockets, program.draws) = (Some(sockets), vec![all[0]]);
+            return Ok(program);
+        }
         let inside: i64 = (0..graph.len() as u32).map(|call| graph.calls.inside.get(call) * PS).sum();
         let misfit = |drawn: &(Draw, Unknown)| {
             let (residuals, _) = program.learn(&program.conditions(drawn)?)?;
             let missed: i64 = residuals.iter().map(|residual| residual.abs()).sum();
             Ok(missed as f64 / inside.max(1) as f64)
         };
-        let mut all: Vec<(Draw, Unknown)> = (0..number).map(|number| drawn(number as u64)).collect();
-        if program.softirqs.is_some() {
-            let fitted = fitted(all[0].1.places, |places| misfit(&(all[0].0, Unknown { places, ..all[0].1 })))?;
-            let near = |(number, (_, unknown)): (usize, &mut (Draw, Unknown))| {
-                unknown.places = if number == 0 { fitted } else { fitted.towards(&unknown.places, ASTRAY) };
-            };
-            all.iter_mut().enumerate().for_each(near);
-        }
         let misfits = in_parallel(&all, misfit)?;
         let mut by_fit: Vec<(f64, (Draw, Unknown))> = misfits.into_iter().zip(all).collect();
         by_fit.sort_by(|one, other| one.0.total_cmp(&other.0));
         let best = by_fit[0].0;
+        program.misfit = best;
         program.contradicted = best > CONTRADICTS;
         by_fit.truncate(by_fit.partition_point(|(misfit, _)| *misfit <= best + FITS).max(FEWEST));
         program.draws = by_fit.into_iter().map(|(_, draw)| draw).collect();
@@ -176,30 +172,17 @@ impl<'a> Program<'a> {
     pub fn unrecorded(graph: &Graph, costs: &Costs, ways: Ways) -> Result<f64> {
         let draws = vec![drawn(0)];
         let program =
-            Program { graph, costs, ways, buffer: Buffer::Unlimited, softirqs: None, draws, contradicted: false };
+            Program { graph, costs, ways, buffer: Buffer::Unlimited, sockets: None, draws, misfit: 0.0, contradicted: false };
         Ok(Base::of(&program, &program.draws[0])?.now as f64 / 1e3)
     }
 
-    /// The recorded conditions; gaps still contain the softirqs.
-    fn conditions(&self, (draw, unknown): &(Draw, Unknown)) -> Result<Conditions> {
-        let conditions = self.conditions_of(self.graph, draw)?;
-        let receive = |softirqs| Receive::of(self.graph, &conditions.prices, softirqs, unknown.places);
-        let receive = self.softirqs.as_ref().map(receive);
-        Ok(Conditions { receive, ..conditions })
+    fn conditions(&self, (draw, _): &(Draw, Unknown)) -> Result<Conditions> {
+        self.conditions_of(self.graph, draw)
     }
 
     fn conditions_of(&self, graph: &Graph, draw: &Draw) -> Result<Conditions> {
         let prices = Prices::of(graph, self.costs, &self.ways, draw)?;
         Ok(Conditions { buffer: self.buffer, ..Conditions::of(graph, prices, self.ways.progress()) })
-    }
-
-    /// Learns the residuals under `conditions`, which then hold the softirqs in the gaps.
-    fn learn_in(&self, conditions: &mut Conditions) -> Result<(Vec<i64>, Replayed)> {
-        let (residuals, mut learned) = self.learn(conditions)?;
-        if let Some(receive) = &mut conditions.receive {
-            receive.taken = std::mem::take(&mut learned.taken).into();
-        }
-        Ok((residuals, learned))
     }
 
     fn learn(&self, conditions: &Conditions) -> Result<(Vec<i64>, Replayed)> {
@@ -214,8 +197,8 @@ impl<'a> Program<'a> {
     /// # Errors
     /// A cost was never measured here, or the recording contradicts itself.
     pub fn check(&self) -> Result<Check> {
-        let mut conditions = self.conditions(&self.draws[0])?;
-        let (residuals, learned) = self.learn_in(&mut conditions)?;
+        let conditions = self.conditions(&self.draws[0])?;
+        let (residuals, learned) = self.learn(&conditions)?;
         let own = replay(self.graph, &conditions, Residuals::Own(&residuals))?;
         let classes = self.class_means(&residuals);
         let of_classes = replay(self.graph, &conditions, Residuals::Class(&classes))?;
@@ -282,10 +265,7 @@ impl<'a> Program<'a> {
     ) -> Result<(Conditions, Vec<Scale>)> {
         // Prices depend on hosts: ranks on other cores of their hosts have the recorded ones.
         let moved = lever.mapping.as_ref().is_some_and(|mapping| mapping.hosts != recorded.0.hosts);
-        let mut mapped = moved.then(|| self.conditions_of(graph, draw)).transpose()?;
-        if let Some(mapped) = &mut mapped {
-            mapped.receive.clone_from(&recorded.1.receive);
-        }
+        let mapped = moved.then(|| self.conditions_of(graph, draw)).transpose()?;
         let (after, mut scale) = lever.pull(graph, self.costs, mapped.as_ref().unwrap_or(recorded.1), unknown)?;
         if let Some(mapped) = &mapped {
             let ratios = mapping::ratios((recorded.0, &recorded.1.prices), (graph, &mapped.prices));
@@ -301,7 +281,29 @@ impl<'a> Program<'a> {
     /// # Errors
     /// A cost was never measured here.
     pub fn mapper(&self) -> Result<Mapper<'_>> {
-        Ok(Mapper { base: Base::of(self, &self.draws[0])? })
+        Ok(match &self.sockets {
+            Some(sockets) => Mapper(Replays::OverSockets(Box::new(sockets.base()?))),
+            None => Mapper(Replays::Whole(Box::new(Base::of(self, &self.draws[0])?))),
+        })
+    }
+
+    /// The times under mappings over that of the program as it is.
+    ///
+    /// # Errors
+    /// A cost was never measured here.
+    pub fn mapped(&self, mappings: &[Mapping]) -> Result<Vec<Interval>> {
+        if let Some(sockets) = &self.sockets {
+            let drawn = sockets.times(mappings)?;
+            let of = |nth| sockets::interval(drawn.iter().map(|times| times[nth]).collect());
+            return Ok((0..mappings.len()).map(of).collect());
+        }
+        let levers = mappings.iter().map(|of| Lever { mapping: Some(of.clone()), ..Lever::default() });
+        let levers: Vec<Lever> = levers.collect();
+        Ok(self.ask(&levers.iter().collect::<Vec<_>>())?.into_iter().map(|answer| answer.time).collect())
+    }
+
+    pub fn debug(&self, truth: [f64; 9], mapping: &Mapping) -> String {
+        self.sockets.as_ref().map_or_else(String::new, |of| of.debug(truth, mapping))
     }
 
     /// The share of the run that its threads are in calls.
@@ -316,8 +318,8 @@ impl<'a> Program<'a> {
     /// # Errors
     /// The errors of [`Program::ask`].
     pub fn tolerances(&self, more: &[f64]) -> Result<Vec<Tolerance>> {
-        let mut before = self.conditions(&self.draws[0])?;
-        let (residuals, learned) = self.learn_in(&mut before)?;
+        let before = self.conditions(&self.draws[0])?;
+        let (residuals, learned) = self.learn(&before)?;
         let between = self.graph.kinds.iter().any(|kind| kind.reach == Reach::Between);
         let at = |ns: f64| -> Result<(f64, f64)> {
             let lever = Lever { latency: Some(Change::By(ns)), ..Lever::default() };
@@ -357,8 +359,8 @@ struct Base<'p> {
 
 impl<'p> Base<'p> {
     fn of(program: &'p Program<'p>, drawn: &(Draw, Unknown)) -> Result<Base<'p>> {
-        let mut conditions = program.conditions(drawn)?;
-        let (residuals, learned) = program.learn_in(&mut conditions)?;
+        let conditions = program.conditions(drawn)?;
+        let (residuals, learned) = program.learn(&conditions)?;
         let (draw, unknown) = drawn;
         let trip = |message: &Message| conditions.prices.kinds[message.kind as usize].trip;
         let mut began = learned.over;
@@ -375,17 +377,7 @@ impl<'p> Base<'p> {
     fn under(&self, lever: &Lever, graph: &Graph) -> Result<(Conditions, Cow<'_, [i64]>)> {
         let recorded = (self.program.graph, &self.conditions);
         let (after, scale) = self.program.pull(lever, recorded, graph, &(self.draw, self.unknown))?;
-        let mut residuals = scaled(&self.residuals, &self.typical, graph, &scale);
-        if let (Some(mapping), true) =
-            (&lever.mapping, self.program.softirqs.is_some() && self.unknown.residual_stays != 1.0)
-        {
-            for lane in graph.lanes.iter().filter(|lane| mapping.cores[lane.rank as usize] != Some(lane.rank)) {
-                let of_lane = &mut residuals.to_mut()[lane.first as usize..lane.end as usize];
-                of_lane
-                    .iter_mut()
-                    .for_each(|residual| *residual = (*residual as f64 * self.unknown.residual_stays) as i64);
-            }
-        }
+        let residuals = scaled(&self.residuals, &self.typical, graph, &scale);
         Ok((Conditions { unrecorded: true, ..after }, residuals))
     }
 
@@ -417,10 +409,15 @@ impl<'p> Base<'p> {
     }
 }
 
-/// A program whose residuals were learned once, for many mappings.
+/// A program that was learned once, for many mappings.
 #[derive(Debug)]
-pub struct Mapper<'p> {
-    base: Base<'p>,
+pub struct Mapper<'p>(Replays<'p>);
+
+#[derive(Debug)]
+enum Replays<'p> {
+    /// Messages are priced as a whole.
+    Whole(Box<Base<'p>>),
+    OverSockets(Box<sockets::Base<'p>>),
 }
 
 impl Mapper<'_> {
@@ -429,9 +426,14 @@ impl Mapper<'_> {
     /// # Errors
     /// A cost was never measured here.
     pub fn time(&self, mapping: Mapping) -> Result<f64> {
-        let lever = Lever { mapping: Some(mapping), ..Lever::default() };
-        let graph = self.base.program.graph_of(&lever);
-        self.base.time(&lever, &graph)
+        match &self.0 {
+            Replays::OverSockets(base) => base.time(&mapping),
+            Replays::Whole(base) => {
+                let lever = Lever { mapping: Some(mapping), ..Lever::default() };
+                let graph = base.program.graph_of(&lever);
+                base.time(&lever, &graph)
+            }
+        }
     }
 }
 
@@ -463,24 +465,6 @@ fn reach(recorded: f64, more: f64, mut step: f64, at: impl Fn(f64) -> Result<(f6
     Ok(Some(place))
 }
 
-/// The places that fit a recording best, found one figure after the other.
-fn fitted(from: Places, misfit: impl Fn(Places) -> Result<f64> + Sync) -> Result<Places> {
-    let mut best = (misfit(from)?, from);
-    for _ in 0..PASSES {
-        let before = best.1;
-        for nth in 0..4 {
-            let tried: Vec<Places> =
-                (0..=TRIED).map(|at| best.1.with(nth, f64::from(at) / f64::from(TRIED), FARTHEST)).collect();
-            let misfits = in_parallel(&tried, |places| misfit(*places))?;
-            best = misfits.into_iter().zip(tried).fold(best, |best, one| if one.0 < best.0 { one } else { best });
-        }
-        if best.1 == before {
-            break;
-        }
-    }
-    Ok(best.1)
-}
-
 /// The interval that contains 95 % of the draws.
 fn interval(mut drawn: Vec<f64>) -> Interval {
     drawn.sort_by(f64::total_cmp);
@@ -501,7 +485,6 @@ fn drawn(number: u64) -> (Draw, Unknown) {
                 // The capability as it was sampled.
                 capability_stays: (1.0 - SAMPLED.0) / (SAMPLED.1 - SAMPLED.0),
                 residual_stays: 1.0,
-                places: Places { after: 0.5, far: FARTHEST.sqrt(), measured: 0.0, exposed: 0.5 },
             },
         );
     }
@@ -511,15 +494,9 @@ fn drawn(number: u64) -> (Draw, Unknown) {
     let (recorded, costs) = (draw(), draw());
     let (follows_clock, residual_follows, softirqs_inside) = (random.unit(), random.unit(), random.unit());
     let capability_stays = random.unit();
-    let places = Places {
-        after: random.unit(),
-        far: FARTHEST.powf(random.unit()),
-        measured: random.unit().round(),
-        exposed: random.unit(),
-    };
     let residual_stays = 0.5 + random.unit();
     let unknown =
-        Unknown { costs, follows_clock, residual_follows, softirqs_inside, capability_stays, residual_stays, places };
+        Unknown { costs, follows_clock, residual_follows, softirqs_inside, capability_stays, residual_stays };
     (recorded, unknown)
 }
 

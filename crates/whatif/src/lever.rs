@@ -9,7 +9,7 @@ use machine::{Bytes, Costs, Fault, Result};
 
 use crate::graph::{Class, Graph, Kind, Reach};
 use crate::model::{Draw, Price, Prices, Progress, Ways};
-use crate::replay::{Buffer, Conditions, Places, lanes};
+use crate::replay::{Buffer, Conditions};
 pub use mapping::Mapping;
 
 /// A change of the conditions of a run.
@@ -86,8 +86,6 @@ pub struct Unknown {
     pub capability_stays: f64,
     /// The residuals of ranks on other cores over the recorded ones: the residuals may depend on the core.
     pub residual_stays: f64,
-    /// Unknown figures of messages' work on cores that receive, and far from them.
-    pub places: Places,
 }
 
 impl Lever {
@@ -132,13 +130,9 @@ impl Lever {
             after.computing.iter_mut().for_each(|factor| *factor *= slower);
         }
         if let Some(mapping) = &self.mapping {
-            let by_rank = mapping.computing(graph, before.receive.as_ref(), unknown);
+            let by_rank = mapping.computing(graph, &[], unknown);
             for (factor, lane) in after.computing.iter_mut().zip(&graph.lanes) {
                 *factor *= by_rank[lane.rank as usize];
-            }
-            if let Some(receive) = after.receive.as_mut().filter(|_| !mapping.shares.is_empty()) {
-                receive.shares = lanes(graph, &mapping.shares);
-                receive.far = lanes(graph, &mapping.far);
             }
         }
         let residuals = scales(graph, &before.prices, &costs, &own, unknown.residual_follows);

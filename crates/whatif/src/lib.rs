@@ -20,4 +20,5 @@ pub mod model;
 pub mod outcome;
 pub mod path;
 pub mod replay;
+pub mod sockets;
 pub mod work;

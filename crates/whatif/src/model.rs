@@ -116,17 +116,20 @@ impl Prices {
     }
 }
 
-fn price(kind: Kind, costs: &Costs, ways: &Ways, draw: &Draw) -> Result<Price> {
+/// The cost of an item for a size at a place of its interval, ns.
+pub(crate) fn measured(costs: &Costs, item: &Item, size: Bytes, place: f64) -> Result<f64> {
+    let interval = costs.sized(item, size).reading.value().copied().ok_or_else(|| {
+        let next = "run plimsoll calibrate, or name the way by --recorded";
+        Fault::new(item.to_string(), "it was never measured here", next)
+    })?;
+    Ok(at(interval, place))
+}
+
+/// The price of a kind.
+pub(crate) fn price(kind: Kind, costs: &Costs, ways: &Ways, draw: &Draw) -> Result<Price> {
     let way = ways.of(kind.reach);
     let nth = usize::from(kind.reach == Reach::Between);
-    let value = |item: &Item, bytes: u64, place: f64| -> Result<f64> {
-        let cost = costs.sized(item, Bytes(bytes));
-        let interval = cost.reading.value().copied().ok_or_else(|| {
-            let next = "run plimsoll calibrate, or name the way by --recorded";
-            Fault::new(item.to_string(), "it was never measured here", next)
-        })?;
-        Ok(at(interval, place))
-    };
+    let value = |item: &Item, bytes: u64, place: f64| measured(costs, item, Bytes(bytes), place);
     let trip = value(&Item::HalfTrip(way.clone()), kind.bytes, draw.trip[nth])?;
     let streamed = value(&Item::Message(way.clone()), kind.bytes, draw.work[nth])?;
     let message = streamed.min(trip / 2.0);

@@ -130,7 +130,7 @@ pub fn critical(graph: &Graph, conditions: &Conditions, replayed: &Replayed) -> 
         path.parts.work += begun - other_entered;
         let first = graph.lanes[lane].first;
         let gap = other_entered - if other == first { 0 } else { replayed.exits[other as usize - 1] };
-        let begins = if other == first { first_gap(graph, conditions, replayed, lane) } else { gap };
+        let begins = if other == first { conditions.gap(graph, lane, graph.lanes[lane].first) } else { gap };
         path.parts.computing += begins;
         *path.at(graph, other) += OnPath { computing: begins, time: begun - other_entered, ..OnPath::default() };
         if other == first {
@@ -143,17 +143,8 @@ pub fn critical(graph: &Graph, conditions: &Conditions, replayed: &Replayed) -> 
     }
 }
 
-fn first_gap(graph: &Graph, conditions: &Conditions, replayed: &Replayed, lane: usize) -> i64 {
-    gap(graph, conditions, replayed, lane, graph.lanes[lane].first)
-}
-
-/// Computing before a call, with the softirqs in it.
-fn gap(graph: &Graph, conditions: &Conditions, replayed: &Replayed, lane: usize, call: CallId) -> i64 {
-    conditions.gap(graph, lane, call) + replayed.taken.get(call as usize).copied().unwrap_or(0)
-}
-
 pub(crate) fn entry(graph: &Graph, conditions: &Conditions, replayed: &Replayed, lane: usize, call: CallId) -> i64 {
-    let gap = gap(graph, conditions, replayed, lane, call);
+    let gap = conditions.gap(graph, lane, call);
     if call == graph.lanes[lane].first {
         let start = graph.lanes.iter().map(|lane| lane.begun).min().unwrap_or(0);
         return (graph.lanes[lane].begun - start) * PS + gap;

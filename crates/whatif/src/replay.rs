@@ -12,15 +12,13 @@
 //! ready of a rendezvous          = max(sent, posted, in) + trip    in: when the half that came first is next in a call
 //! x = max(e + own, ready of what it completes) + r,  and no earlier than the e of the call that began what it waited for
 //! ```
-//! Messages queue at engines' cores and at links ([`servers`]), wait for room in finite buffers ([`buffers`]), and are received
-//! by softirqs that take part of cores ([`receive`]).
+//! Messages queue at engines' cores and at links ([`servers`]) and wait for room in finite buffers ([`buffers`]).
 //! The residual is what makes the recorded run come back: `r = measured x - max(..)` at measured times.
 
 mod buffers;
 mod gatherings;
 mod messages;
 mod order;
-mod receive;
 mod servers;
 
 use std::cmp::Reverse;
@@ -37,9 +35,6 @@ pub(crate) use buffers::Held;
 use buffers::{Buffers, Room};
 use messages::{Begun, NOT_BEGUN};
 pub use order::Order;
-use receive::Receiving;
-pub(crate) use receive::lanes;
-pub use receive::{Places, Receive, Softirqs};
 use servers::Servers;
 
 /// Picoseconds in a nanosecond.
@@ -67,22 +62,19 @@ pub struct Conditions {
     /// Whether the overhead of recording is left out: the program as it runs by itself.
     pub unrecorded: bool,
     pub buffer: Buffer,
-    /// Receive work; `None`: softirqs are contained in gaps and calls.
-    pub receive: Option<Receive>,
 }
 
 impl Conditions {
     /// The recorded conditions under `prices`, with unlimited buffers.
     pub fn of(graph: &Graph, prices: Prices, progress: Progress) -> Conditions {
         let computing = vec![1.0; graph.lanes.len()];
-        Conditions { prices, computing, progress, unrecorded: false, buffer: Buffer::default(), receive: None }
+        Conditions { prices, computing, progress, unrecorded: false, buffer: Buffer::default() }
     }
 
     /// The computing of a lane before a call, ps.
     pub(crate) fn gap(&self, graph: &Graph, lane: usize, call: CallId) -> i64 {
         let recording = if self.unrecorded { graph.lanes[lane].recording } else { 0 };
-        let taken = self.receive.as_ref().and_then(|receive| receive.taken.get(call as usize)).copied().unwrap_or(0);
-        let gap = ((graph.calls.gap.get(call) - recording).max(0) * PS - taken).max(0);
+        let gap = (graph.calls.gap.get(call) - recording).max(0) * PS;
         let factor = self.computing[lane];
         if factor == 1.0 { gap } else { (gap as f64 * factor).round() as i64 }
     }
@@ -121,8 +113,6 @@ pub struct Replayed {
     /// Messages that had to wait for room.
     pub(crate) held: HashMap<u32, Held>,
     pub(crate) latest_member: Vec<u32>,
-    /// By call: softirqs in the gap before it, ps; empty: none are known.
-    pub(crate) taken: Vec<i64>,
     /// Exits that lie, by the recorded clocks, before the entry of the call that began what they waited for: number, and
     /// the most, ps.
     pub backwards: (u64, i64),
@@ -155,11 +145,6 @@ struct Cursor {
     /// The lower bound of the exit, and the cause of that.
     floor: i64,
     floor_cause: Cause,
-    /// On a core that receives: the call's own work, the time when the message it waited for is taken out, and when the
-    /// last work for that began.
-    own: i64,
-    until: i64,
-    since: i64,
     /// The next lane that waits for the same message or gathering.
     next: u32,
 }
@@ -192,7 +177,6 @@ struct Replay<'g, 'r> {
     servers: Servers,
     order: Option<Order>,
     buffers: Option<Box<Buffers>>,
-    receiving: Option<Box<Receiving>>,
     exits: Vec<i64>,
     causes: Vec<Cause>,
     backwards: (u64, i64),
@@ -246,9 +230,6 @@ impl<'g, 'r> Replay<'g, 'r> {
             cause: Cause::OWN,
             floor: 0,
             floor_cause: Cause::OWN,
-            own: 0,
-            until: 0,
-            since: 0,
             next: NO_LANE,
         };
         let hosts = graph.hosts.iter().max().map_or(0, |host| *host as usize + 1);
@@ -271,7 +252,6 @@ impl<'g, 'r> Replay<'g, 'r> {
             servers: Servers::of(hosts),
             order,
             buffers: Buffers::of(graph, conditions),
-            receiving: Receiving::of(graph, conditions.receive.as_ref()),
             exits: vec![0; calls],
             causes: vec![Cause::OWN; calls],
             backwards: (0, 0),
@@ -304,11 +284,8 @@ impl<'g, 'r> Replay<'g, 'r> {
                 }
                 continue;
             }
-            if !self.goes_on(place) {
-                continue;
-            }
             // A lane continues by itself while no other event is earlier.
-            while let Some(exit) = self.advance(place, now) {
+            while let Some(exit) = self.advance(place) {
                 left -= 1;
                 let cursor = &mut self.cursors[place];
                 let next = cursor.call + 1;
@@ -323,7 +300,7 @@ impl<'g, 'r> Replay<'g, 'r> {
                 let entered = exit + self.conditions.gap(graph, place, next);
                 (self.cursors[place].left, self.cursors[place].entered) = (exit, entered);
                 let waits = |first: &Reverse<(i64, u32)>| first.0 < (entered, place as u32);
-                if self.ready.peek().max(self.woken.peek()).is_some_and(waits) || self.is_burdened(place) {
+                if self.ready.peek().max(self.woken.peek()).is_some_and(waits) {
                     self.ready.push(Reverse((entered, place as u32)));
                     break;
                 }
@@ -343,7 +320,6 @@ impl<'g, 'r> Replay<'g, 'r> {
             over: self.over,
             held: self.buffers.map(|buffers| buffers.held).unwrap_or_default(),
             latest_member: self.latest_member,
-            taken: self.receiving.map(|receiving| receiving.taken).unwrap_or_default(),
             backwards: self.backwards,
         })
     }
@@ -375,20 +351,13 @@ impl<'g, 'r> Replay<'g, 'r> {
         Fault::new("the replay", cause, next)
     }
 
-    /// Whether a scheduled lane may continue; on a core that receives it may be too early.
-    fn goes_on(&mut self, place: usize) -> bool {
-        let Cursor { call, inside, .. } = self.cursors[place];
-        inside || !self.is_burdened(place) || self.has_computed(place, call)
-    }
-
-    /// Advances the lane's call as far as possible; its exit, or `None` where it waits or is scheduled again.
-    fn advance(&mut self, place: usize, now: i64) -> Option<i64> {
+    /// Advances the lane's call as far as possible; its exit, or `None` where it waits.
+    fn advance(&mut self, place: usize) -> Option<i64> {
         let graph = self.graph;
         let Cursor { call, entered, inside, .. } = self.cursors[place];
         if !inside {
             self.enter(place, call, entered);
         }
-        let burdened = self.is_burdened(place);
         let first = graph.first_step(call);
         for (at, step) in graph.steps_from(call, self.cursors[place].done) {
             let found = match step {
@@ -402,37 +371,16 @@ impl<'g, 'r> Replay<'g, 'r> {
                 Step::Sent(message) | Step::Received(message) => self.message(place, message),
                 Step::Leave(member) => self.leave(place, member),
             };
-            let Some((mut until, floor)) = found else {
+            let Some((until, floor)) = found else {
                 self.cursors[place].done = at - first;
                 return None;
             };
-            if burdened {
-                let since = match step {
-                    Step::Received(message) => {
-                        let out = self.taken_out(message, until);
-                        until = out.0;
-                        out.1
-                    }
-                    _ => until,
-                };
-                let cursor = &mut self.cursors[place];
-                if until > cursor.until {
-                    (cursor.until, cursor.since) = (until, since);
-                }
-            }
             let cursor = &mut self.cursors[place];
             if floor > cursor.floor {
                 (cursor.floor, cursor.floor_cause) = (floor, Cause(at));
             }
             if until > cursor.latest {
                 (cursor.latest, cursor.cause) = (until, Cause(at));
-            }
-        }
-        if burdened {
-            // All its steps are done, however often it is scheduled again.
-            self.cursors[place].done = graph.first_step(call + 1) - first;
-            if !self.leaves(place, now) {
-                return None;
             }
         }
         Some(self.exit(place))
@@ -447,7 +395,7 @@ impl<'g, 'r> Replay<'g, 'r> {
             let begun = |at| Begun { at, entered };
             match step {
                 Step::Send(message) => {
-                    self.begin(message, begun(self.let_by(place, now)), false);
+                    self.begin(message, begun(now), false);
                     now += self.price(message).send;
                 }
                 Step::Post(message) => self.begin(message, begun(now), true),
@@ -465,8 +413,6 @@ impl<'g, 'r> Replay<'g, 'r> {
         (cursor.inside, cursor.done) = (true, 0);
         (cursor.latest, cursor.cause) = (now, Cause::OWN);
         (cursor.floor, cursor.floor_cause) = (entered, Cause::OWN);
-        cursor.own = if class.opaque { 0 } else { now - entered };
-        (cursor.until, cursor.since) = if class.opaque { (now, now) } else { (entered, entered) };
     }
 
     /// Schedules the event of a message, or, behind these numbers, of a parcel.

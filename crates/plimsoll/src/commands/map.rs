@@ -20,7 +20,6 @@ use mapping::steering::steerings;
 use profile::printable::printable;
 use simulate::file::Simulation;
 use whatif::answer::Program;
-use whatif::lever::Lever;
 use whatif::replay::Buffer;
 
 use super::expectation::{CONTRADICTED, MAPPING, MOST_OUTSIDE, expectation, of_job, over, widening};
@@ -188,19 +187,18 @@ impl Judged {
         let steered = steerings(&problem, |of| replays.under(replays.steering(&of.softirqs)), LEAST)?;
         let mappings = [replays.mapping(&found.seats)].into_iter();
         let mappings = mappings.chain(steered.iter().map(|(of, _)| replays.steering(&of.softirqs)));
-        let levers: Vec<Lever> = mappings.map(|of| Lever { mapping: Some(of), ..Lever::default() }).collect();
-        let answers = program.ask(&levers.iter().collect::<Vec<_>>())?;
+        let times = program.mapped(&mappings.collect::<Vec<_>>())?;
         let time = match ReplayError::of(&problem, &found.seats) {
             _ if found.seats == problem.seats => Interval::exactly(1.0),
-            Some(missed) => missed.with(answers[0].time, program.in_calls()),
-            None => answers[0].time,
+            Some(missed) => missed.with(times[0], &program),
+            None => times[0],
         };
         let core = |spot: u32| problem.spots[spot as usize].core.0;
-        let steered = steered.into_iter().zip(&answers[1..]).map(|((of, _), answer)| Steered {
+        let steered = steered.into_iter().zip(&times[1..]).map(|((of, _), time)| Steered {
             host: problem.hosts[of.host as usize].clone(),
             from: of.from.iter().map(|spot| core(*spot)).collect(),
             to: core(of.to),
-            time: answer.time,
+            time: *time,
         });
         let steered: Vec<Steered> = steered.collect();
         let subject = format!(

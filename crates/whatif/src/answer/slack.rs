@@ -27,8 +27,8 @@ impl Program<'_> {
     /// The errors of [`Program::ask`].
     pub fn slack(&self, more: f64) -> Result<Vec<Slack>> {
         let graph = self.graph;
-        let mut before = self.conditions(&self.draws[0])?;
-        let (residuals, learned) = self.learn_in(&mut before)?;
+        let before = self.conditions(&self.draws[0])?;
+        let (residuals, learned) = self.learn(&before)?;
         let ranks = graph.hosts.len();
         let able = (MOST_CALLS / REPLAYS / graph.len().max(1)).clamp(1, ranks.max(1));
         let asked: Vec<u32> = (0..able.min(ranks)).map(|nth| (nth * ranks / able) as u32).collect();

@@ -28,6 +28,7 @@ use rounds::nearness::at_one_place;
 use rounds::statistics::median;
 use serde::Serialize;
 
+pub(crate) use within::inverse;
 pub use design::{Arm, Design, InBlocks};
 pub use page::render as page;
 pub use predict::{Expected, expect};

@@ -249,7 +249,7 @@ fn solved(all: &Sums, batches: &[Sums], places: &[usize]) -> Vec<Option<Estimate
 }
 
 /// The inverse of a square matrix, by elimination with pivots; `None` where there is none.
-fn inverse(mut matrix: Vec<Vec<f64>>) -> Option<Vec<Vec<f64>>> {
+pub(crate) fn inverse(mut matrix: Vec<Vec<f64>>) -> Option<Vec<Vec<f64>>> {
     let size = matrix.len();
     for (place, row) in matrix.iter_mut().enumerate() {
         row.extend((0..size).map(|column| if column == place { 1.0 } else { 0.0 }));

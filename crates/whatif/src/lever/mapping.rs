@@ -12,7 +12,6 @@ use machine::{Fault, Result};
 use crate::graph::{CallId, Class, Graph, Kind, Lane, NO_CALL, Reach, Step};
 use crate::lever::Unknown;
 use crate::model::Prices;
-use crate::replay::Receive;
 
 /// Places of the ranks.
 #[derive(Debug, Clone, PartialEq)]
@@ -27,7 +26,7 @@ pub struct Mapping {
     pub softirqs: Vec<Option<f64>>,
     /// By rank: softirqs on the core that it gets, ns; empty: those of `cores`, since softirqs stay with their cores.
     pub steered: Vec<Option<f64>>,
-    /// By rank: the share of its host's softirqs that is done on the core that it has ([`crate::replay::Receive`]); empty: as recorded.
+    /// By rank: the share of its host's softirqs that is done on the core that it has ([`crate::sockets`]); empty: as recorded.
     pub shares: Vec<f64>,
     /// By rank, beside these: whether it is far from the cores that do its host's; empty: none is.
     pub far: Vec<bool>,
@@ -191,14 +190,14 @@ impl Mapping {
     }
 
     /// By rank: what computing takes over what was recorded, where the part `inside` of softirqs fell into it, without those that
-    /// messages account for ([`Receive::of_messages`]).
+    /// messages account for, by host the part `of_messages`; empty: none.
     /// ```text
     /// c' = (c - inside x softirqs of its core) / capability + inside x softirqs of the other core
     /// ```
-    pub(super) fn computing(&self, graph: &Graph, receive: Option<&Receive>, unknown: &Unknown) -> Vec<f64> {
+    pub(crate) fn computing(&self, graph: &Graph, of_messages: &[f64], unknown: &Unknown) -> Vec<f64> {
         let inside = unknown.softirqs_inside;
         let stays = self.stays.0 + unknown.capability_stays * (self.stays.1 - self.stays.0);
-        let others = |host: u32| 1.0 - receive.and_then(|of| of.of_messages.get(host as usize)).unwrap_or(&0.0);
+        let others = |host: u32| 1.0 - of_messages.get(host as usize).unwrap_or(&0.0);
         let mut factors: Vec<f64> = self.capability.iter().map(|capability| capability.powf(-stays)).collect();
         for (rank, both) in self.otherwise() {
             let Some((own, other)) = both else { continue };

@@ -291,16 +291,13 @@ impl Replay<'_, '_> {
             let gone =
                 gone.max(self.servers.depart(from, at, &price)) + (price.trip - 2 * price.engine - price.link).max(0);
             let last = end == whole;
-            let work = self.receive_work(message, (end - placed) as f64 / whole as f64);
-            let is_served = price.engine > 0 || price.link > 0 || work > 0;
+            let is_served = price.engine > 0 || price.link > 0;
             let stage = if is_served { Stage::Arrives } else { Stage::Delivered };
             if last && matches!(stage, Stage::Delivered) {
                 self.settle(message, gone + latency);
             }
             let parcel = Parcel { stage, connection, message, last, bytes: end - placed, price, origin };
-            // Receive work is a part of the trip, too; the next parcel follows as if that took no time.
-            let arrives = (gone + latency - work).max(at);
-            self.later(graph.messages.len() + buffers.keep(parcel), arrives);
+            self.later(graph.messages.len() + buffers.keep(parcel), gone + latency);
             let of = &mut buffers.connections[connection];
             of.used += end - placed;
             if !last {
@@ -331,9 +328,6 @@ impl Replay<'_, '_> {
             Stage::Arrives => {
                 let [_, to] = self.hosts(message);
                 let got = self.servers.arrive(to, now, &price);
-                let whole = graph.kinds[graph.messages[message as usize].kind as usize].bytes.max(1);
-                let work = self.receive_work(message, bytes as f64 / whole as f64);
-                let got = self.received(to, got, work);
                 if last {
                     self.settle(message, got);
                 }

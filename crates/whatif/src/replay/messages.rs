@@ -2,7 +2,7 @@
 
 use super::{Cursor, NO_LANE, Replay, UNKNOWN, WAITS, waiter, waiting};
 use crate::graph::CallId;
-use crate::model::Progress;
+use crate::model::{Price, Progress};
 
 /// The beginning of a half of a message or of a member.
 #[derive(Debug, Clone, Copy)]
@@ -16,6 +16,10 @@ pub(super) struct Begun {
 pub(super) const NOT_BEGUN: Begun = Begun { at: UNKNOWN, entered: UNKNOWN };
 
 impl Replay<'_, '_> {
+    pub(super) fn price(&self, message: u32) -> Price {
+        self.conditions.prices.kinds[self.graph.messages[message as usize].kind as usize]
+    }
+
     /// Begins one half of a message.
     pub(super) fn begin(&mut self, message: u32, begun: Begun, receiver: bool) {
         let (price, now) = (self.price(message), begun.at);
@@ -41,7 +45,7 @@ impl Replay<'_, '_> {
                 begun
             }
         };
-        if price.engine == 0 && price.link == 0 && self.receive_work(message, 1.0) == 0 {
+        if price.engine == 0 && price.link == 0 {
             return self.settle(message, begun + price.trip);
         }
         self.serve(message, false, begun);

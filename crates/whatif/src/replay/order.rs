@@ -75,14 +75,12 @@ impl Replay<'_, '_> {
 
     fn served(&mut self, message: u32, arrives: bool, at: i64) {
         let (price, [from, to]) = (self.price(message), self.hosts(message));
-        let work = self.receive_work(message, 1.0);
         if arrives {
-            let got = self.servers.arrive(to, at, &price);
-            let received = self.received(to, got, work);
+            let received = self.servers.arrive(to, at, &price);
             return self.settle(message, received);
         }
         let gone = self.servers.depart(from, at, &price);
-        let arrives = gone + (price.trip - 2 * price.engine - price.link - work).max(0);
+        let arrives = gone + (price.trip - 2 * price.engine - price.link).max(0);
         self.later(message as usize, arrives);
     }
 }

@@ -336,7 +336,6 @@ fn prices(graph: &Graph, unit: i64, (send, receive, small, large): (u8, u8, u8, 
         progress: Progress::Always,
         unrecorded: false,
         buffer: Buffer::Unlimited,
-        receive: None,
     }
 }
 

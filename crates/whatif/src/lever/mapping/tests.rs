@@ -126,7 +126,6 @@ fn partners_on_one_host_save_the_difference_of_their_trips() {
             progress: crate::model::Progress::Calls,
             unrecorded: false,
             buffer: crate::replay::Buffer::Unlimited,
-            receive: None,
         };
         crate::replay::replay(graph, &conditions, crate::replay::Residuals::None).unwrap().total
     };
@@ -170,7 +169,7 @@ fn softirqs_stay_with_their_core() {
     };
     let sampled = swapped([Some(10_000.0), Some(0.0)]);
     assert_eq!(sampled.unsampled(), [0u32; 0]);
-    let factors = sampled.computing(&graph, None, &Unknown { softirqs_inside: 0.5, ..Unknown::default() });
+    let factors = sampled.computing(&graph, &[], &Unknown { softirqs_inside: 0.5, ..Unknown::default() });
     assert!((factors[0] - 0.9).abs() < 1e-9 && (factors[1] - 1.1).abs() < 1e-9, "{factors:?}");
     assert_eq!(factors.iter().sum::<f64>(), 2.0, "what leaves one core's gaps comes to the other's");
     let slower = Mapping::recorded(&graph).capable(0, 1.0 / 0.9).unwrap().capable(1, 1.0 / 1.1).unwrap();
