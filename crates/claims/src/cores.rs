@@ -95,8 +95,7 @@ pub fn predict(rows: &Calibration, sweep: Sweep) -> Result<Vec<Prediction>> {
         let penalty = costs.far - costs.near;
         let opteron = CoreCosts { near: costs.near + q * penalty, far: costs.near + m * penalty, ..costs };
         Ok((costs, opteron, h))
-    });
-    let costs = costs.into_iter().collect::<Result<Vec<_>>>()?;
+    })?;
     let of = |what: fn(&CoreCosts) -> f64| costs.iter().map(|(costs, ..)| what(costs)).collect::<Vec<_>>();
     let said = |what: fn(&(CoreCosts, CoreCosts, f64)) -> String| Statement::said(costs.iter().map(what));
     let solved = [
@@ -124,8 +123,8 @@ pub fn predict(rows: &Calibration, sweep: Sweep) -> Result<Vec<Prediction>> {
         if costs.near < costs.far { "fewer on the interrupt core's socket" } else { "no fewer there" }.to_owned()
     };
     let bound = |equation| Model { equation, parameters: Vec::new(), rows: &[] };
-    let deviation = swept(sweep.closed, |draw| Ok(Spread::fit(rows, draw)?.of_mean(draw)));
-    let deviation = interval(deviation.into_iter().collect::<Result<Vec<_>>>()?);
+    let deviation = swept(sweep.closed, |draw| Ok(Spread::fit(rows, draw)?.of_mean(draw)))?;
+    let deviation = interval(deviation);
     let device = Model {
         equation: "the work is the device's: between mappings only the runs' spread, log-normal, of means of three runs",
         parameters: Vec::new(),
@@ -172,7 +171,7 @@ mod tests {
     #[test]
     fn both_solutions_reproduce_the_row() {
         let rows = Calibration::of_papers();
-        let costs = swept(64, |draw| CoreCosts::fit(&rows, draw).unwrap());
+        let costs = swept(64, |draw| CoreCosts::fit(&rows, draw)).unwrap();
         for of in &costs {
             let within = |name: &str, time: f64| {
                 let range = rows.range(name).unwrap();

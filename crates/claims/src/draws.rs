@@ -70,7 +70,10 @@ impl Default for Sweep {
 }
 
 /// `model` at each of `count` draws.
-pub fn swept<T>(count: usize, mut model: impl FnMut(&mut Draw) -> T) -> Vec<T> {
+///
+/// # Errors
+/// The first of the model's.
+pub fn swept<T>(count: usize, mut model: impl FnMut(&mut Draw) -> Result<T>) -> Result<Vec<T>> {
     (0..count).map(|index| model(&mut Draw { index, coordinate: 0 })).collect()
 }
 

@@ -30,8 +30,7 @@ pub struct BreakEven {
 /// Peers are divided among n cores; the serial part s is no core's to divide. At full clock both cards are taken to be as fast,
 /// since the paper prints only losses. Bandwidth alone: no number of cores shortens what one message waits for.
 pub fn break_even(rows: &Calibration, sweep: Sweep) -> Result<Vec<BreakEven>> {
-    let fits = swept(sweep.closed, |draw| Ok((Onload::fit(rows, draw)?, Offload::fit(rows, draw)?)));
-    let fits = fits.into_iter().collect::<Result<Vec<_>>>()?;
+    let fits = swept(sweep.closed, |draw| Ok((Onload::fit(rows, draw)?, Offload::fit(rows, draw)?)))?;
     let over = |of: &dyn Fn(&Onload, &Offload) -> f64| interval(fits.iter().map(|(on, off)| of(on, off)).collect());
     let at = |dilation: f64| BreakEven {
         dilation,
@@ -66,7 +65,7 @@ const CORES_OF_A_NODE: f64 = 384.0 / 32.0;
 /// gain(n) = (u - v) / (n + v)
 /// ```
 pub fn scaling(rows: &Calibration, sweep: Sweep) -> Result<Scaling> {
-    let draws = swept(sweep.closed, |draw| {
+    let draws: Vec<[f64; 3]> = swept(sweep.closed, |draw| {
         let mut of = |name| Ok(draw.within(rows.range(name)?));
         let (small, large) = (of("fluent/eddy/cells")?, of("fluent/truck/cells")?);
         let (high, low): (f64, f64) = (of("fluent/eddy/gain")? / 100.0, of("fluent/truck/gain")? / 100.0);
@@ -74,8 +73,7 @@ pub fn scaling(rows: &Calibration, sweep: Sweep) -> Result<Scaling> {
         let v = (low * large - high * small) / (high - low);
         let cube = |cells: f64| f64::cbrt(cells);
         Ok([v, v + high * (small + v), (low * cube(large) - high * cube(small)) / (high - low)])
-    });
-    let draws: Vec<[f64; 3]> = draws.into_iter().collect::<Result<Vec<_>>>()?;
+    })?;
     let over = |of: &dyn Fn(f64, f64) -> f64| interval(draws.iter().map(|[v, u, _]| of(*v, *u)).collect());
     let cells = |gain: f64| (gain, over(&|v, u| (u - v) / (gain / 100.0) - v));
     Ok(Scaling {

@@ -2,15 +2,17 @@
 //! ([`simulate::cluster`]).
 //!
 //! What the papers do not print is swept. Costs a byte are those of B1, in both its solutions; messages inside a node go through
-//! the loopback, as the socket channel of that MPICH2 sends them.
+//! the loopback, as the socket channel of that MPICH2 sends them. Buffers of library and sockets hold less than a message, since
+//! 6.2 has both fill up.
 //!
-//! *LAMMPS-like* (6.2): each step computes, then exchanges 256 KB with each of three peers in turn, both ways of each dimension:
-//! receive posted, `MPI_Send`, `MPI_Wait`. Ranks are at the corners of a cube, so that the peer in the first dimension is on the
-//! other node. All ranks compute alike.
+//! *LAMMPS-like* (6.2): [`Lammps`], in the order of LAMMPS's source. Its Lennard-Jones benchmark scaled 64 times has 256,000 atoms
+//! a rank, whose borders are messages of 256 KB: so size and computing of a step belong together. Ranks compute alike but for
+//! noise.
 //!
 //! *GROMACS-like* (6.1): each step computes and passes data round a ring in pulses, `MPI_Isend` and waits; ranks 6 and 7, which
 //! the paper finds idle, compute less by a share that is swept: that they do is what the experiment was made for.
 
+use machine::costs::Interval;
 use machine::{CoreId, Result};
 
 use simulate::cluster::profile::{Cost, Place, Profile, Progress, Waiting};
@@ -57,9 +59,29 @@ const fn unknown(name: &'static str, low: f64, high: f64, unit: &'static str, wh
 const SEND: Unknown = unknown("sender's work over the receiver's", 0.3, 1.0, "times", "B1's bottleneck is one end");
 const ACKNOWLEDGE: Unknown = unknown("softirq work of an acknowledgement", 0.02, 0.3, "of s", "fewer than packets");
 const LOOPBACK: Unknown = unknown("softirq work inside a host", 0.3, 1.0, "of s", "no driver, no interrupt");
-const LIBRARY: Unknown = unknown("M, library's send buffer", 65536.0, 1048576.0, "B", "6.2 names it and gives no size");
-const SOCKET: Unknown = unknown("B, socket buffers of both ends", 32768.0, 524288.0, "B", "TCP tunes them by itself");
-const LAMMPS_COMPUTE: Unknown = unknown("LAMMPS's computing a step", 0.002, 0.1, "s", "no row has it");
+const LIBRARY: Unknown = unknown(
+    "M, library's send buffer",
+    65536.0,
+    MESSAGE as f64,
+    "B",
+    "below a message: MPI_Send waits for room (6.2, step 4)",
+);
+const SOCKET: Unknown = unknown(
+    "B, socket buffers of both ends",
+    32768.0,
+    MESSAGE as f64,
+    "B",
+    "below a message: they fill up (6.2, step 2)",
+);
+const LAMMPS_COMPUTE: Unknown = unknown(
+    "LAMMPS's computing a step",
+    0.18,
+    0.77,
+    "s",
+    "256,000 atoms a rank (6.2: 64 times the benchmark), 0.7 to 3 us each",
+);
+const UNEVEN: Unknown =
+    unknown("the most that a rank computes longer in a step", 0.001, 0.1, "of it", "an even liquid on a noisy machine");
 const GROMACS_COMPUTE: Unknown = unknown("GROMACS's computing a step", 0.002, 0.02, "s", "no row has it");
 const PULSE: Unknown = unknown("GROMACS's message", 16384.0, 131072.0, "B", "no row has it");
 const IDLE: Unknown = Unknown {
@@ -132,14 +154,16 @@ fn nanoseconds(seconds: f64) -> u64 {
     (seconds * 1e9) as u64
 }
 
-fn lammps(compute: f64) -> Lammps {
-    Lammps { steps: STEPS, computing: nanoseconds(compute), bytes: MESSAGE }
+fn lammps(draw: &mut Draw) -> Lammps {
+    let compute = draw.of(&LAMMPS_COMPUTE);
+    let uneven = nanoseconds(compute * draw.of(&UNEVEN));
+    Lammps { steps: STEPS, computing: nanoseconds(compute), uneven, bytes: MESSAGE }
 }
 
-/// The program, with `bytes` rounded to whole pieces.
-fn gromacs(compute: f64, bytes: u64, idle: f64) -> Gromacs {
-    let bytes = bytes.next_multiple_of(UNIT);
-    Gromacs { steps: STEPS, computing: nanoseconds(compute), bytes, pulses: PULSES, idle }
+/// The program, with a message rounded up to whole pieces.
+fn gromacs(draw: &mut Draw) -> Gromacs {
+    let (computing, bytes) = (nanoseconds(draw.of(&GROMACS_COMPUTE)), draw.of(&PULSE) as u64);
+    Gromacs { steps: STEPS, computing, bytes: bytes.next_multiple_of(UNIT), pulses: PULSES, idle: draw.of(&IDLE) }
 }
 
 fn stays(program: impl Phases, cluster: &Cluster) -> Result<Vec<Stay>> {
@@ -200,30 +224,34 @@ fn lammps_figures(program: Lammps, profile: &Profile) -> Result<[f64; 4]> {
     ])
 }
 
+/// The intervals of `N` figures.
+fn intervals<const N: usize>(draws: &[[f64; N]]) -> [Interval; N] {
+    std::array::from_fn(|at| interval(draws.iter().map(|draw| draw[at]).collect()))
+}
+
 pub fn predict_lammps(rows: &Calibration, sweep: Sweep) -> Result<Vec<Prediction>> {
-    let draws = swept(sweep.replays, |draw| {
-        let profile = profile(rows, draw)?;
-        let program = lammps(draw.of(&LAMMPS_COMPUTE));
-        let infinite = Profile { library: u64::MAX, socket: u64::MAX, ..profile.clone() };
-        Ok([lammps_figures(program, &profile)?, lammps_figures(program, &infinite)?])
-    });
-    let draws = draws.into_iter().collect::<Result<Vec<_>>>()?;
-    let of = |buffers: usize, at: usize| interval(draws.iter().map(|draw| draw[buffers][at]).collect());
+    let of = |finite: bool| {
+        let draws = swept(sweep.replays, |draw| {
+            let profile = profile(rows, draw)?;
+            let infinite = Profile { library: u64::MAX, socket: u64::MAX, ..profile.clone() };
+            lammps_figures(lammps(draw), if finite { &profile } else { &infinite })
+        });
+        draws.map(|draws| intervals(&draws))
+    };
     let model = model(
         "event replay: copied, handed, delivered, drained over M and B; ranks move messages in calls only",
-        &[&LAMMPS_COMPUTE],
+        &[&LAMMPS_COMPUTE, &UNEVEN],
     );
     let names = ["lammps/ratio/A", "lammps/ratio/B", "lammps/wait/1,2", "lammps/send/others"];
-    let predicted = names.iter().enumerate();
+    let predicted = names.into_iter().zip(of(true)?.into_iter().zip(of(false)?));
     Ok(predicted
-        .map(|(at, name)| model.predicts(name, of(0, at), vec![("infinite buffers", of(1, at).into())]))
+        .map(|(name, (says, infinite))| model.predicts(name, says, vec![("infinite buffers", infinite.into())]))
         .collect())
 }
 
 pub fn predict_gromacs(rows: &Calibration, sweep: Sweep) -> Result<Vec<Prediction>> {
     let draws = swept(sweep.replays, |draw| {
-        let profile = profile(rows, draw)?;
-        let program = gromacs(draw.of(&GROMACS_COMPUTE), draw.of(&PULSE) as u64, draw.of(&IDLE));
+        let (profile, program) = (profile(rows, draw)?, gromacs(draw));
         let [a, swapped] = [0, 1].map(|which| splits(&GROMACS[which], program, &profile, 2 * SKIPPED));
         let (a, swapped) = (a?, swapped?);
         let all_of = |splits: &[Split]| mean(splits.iter().map(total));
@@ -239,19 +267,18 @@ pub fn predict_gromacs(rows: &Calibration, sweep: Sweep) -> Result<Vec<Predictio
             share(|split| split.computing, &all),
             share(|split| split.waiting, &all),
         ])
-    });
-    let draws = draws.into_iter().collect::<Result<Vec<_>>>()?;
-    let of = |at: usize| interval(draws.iter().map(|draw| draw[at]).collect());
+    })?;
+    let [gain, computing, waiting, idle, computing_of_all, waiting_of_all] = intervals(&draws);
     let model = model(
         "event replay of a ring: softirq work stops the rank on core 0, the others wait for it",
         &[&GROMACS_COMPUTE, &PULSE, &IDLE],
     );
-    let mean_rank = |at| vec![("the mean rank", of(at).into())];
+    let mean_rank = |of: Interval| vec![("the mean rank", of.into())];
     Ok(vec![
-        model.predicts("gromacs/gain", of(0), vec![("the mapping is irrelevant", Statement::exactly(0.0))]),
-        model.predicts("gromacs/compute/0", of(1), mean_rank(4)),
-        model.predicts("gromacs/wait/0", of(2), mean_rank(5)),
-        model.predicts("gromacs/wait/6,7", of(3), mean_rank(5)),
+        model.predicts("gromacs/gain", gain, vec![("the mapping is irrelevant", Statement::exactly(0.0))]),
+        model.predicts("gromacs/compute/0", computing, mean_rank(computing_of_all)),
+        model.predicts("gromacs/wait/0", waiting, mean_rank(waiting_of_all)),
+        model.predicts("gromacs/wait/6,7", idle, mean_rank(waiting_of_all)),
     ])
 }
 

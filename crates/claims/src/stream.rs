@@ -88,8 +88,7 @@ pub fn change(time: f64) -> f64 {
 }
 
 pub fn predict(rows: &Calibration, sweep: Sweep) -> Result<Vec<Prediction>> {
-    let both = swept(sweep.closed, |draw| Ok((Onload::fit(rows, draw)?, Offload::fit(rows, draw)?)));
-    let both = both.into_iter().collect::<Result<Vec<_>>>()?;
+    let both = swept(sweep.closed, |draw| Ok((Onload::fit(rows, draw)?, Offload::fit(rows, draw)?)))?;
     let of = |what: fn(&(Onload, Offload)) -> f64| both.iter().map(what).collect::<Vec<_>>();
 
     let onload = Model {
@@ -106,7 +105,7 @@ pub fn predict(rows: &Calibration, sweep: Sweep) -> Result<Vec<Prediction>> {
         let far = draw.within(rows.range("onload/bandwidth/1.9")?);
         Ok(far + (far - near) / (1.9 - 2.9) * (1.4 - 1.9))
     };
-    let in_clock = swept(sweep.closed, in_clock).into_iter().collect::<Result<Vec<_>>>()?;
+    let in_clock = swept(sweep.closed, in_clock)?;
     let slowest = interval(of(|(on, _)| change(on.time(FULL / 1.4))));
 
     let offload = Model {
@@ -157,10 +156,13 @@ pub fn predict(rows: &Calibration, sweep: Sweep) -> Result<Vec<Prediction>> {
             smooth(),
         ),
         step("t(b) = o ceil(b / VMTU) + G b").predicts("onload/step/vmtu", Statement::always("drops"), smooth()),
-        Prediction::none("latency/below-512B", "no calibrate row has a latency, or a cost of a small message"),
+        Prediction::none(
+            "latency/below-512B",
+            "no row that feeds has a latency of either card, so that a slope has no length to show on",
+        ),
         Prediction::none(
             "latency/small/sign",
-            "no calibrate row has what a device costs for a message; its sign alone would be a guess",
+            "no row that feeds has a latency of either card: the sign alone would be a guess",
         ),
     ])
 }
@@ -170,6 +172,5 @@ pub fn predict(rows: &Calibration, sweep: Sweep) -> Result<Vec<Prediction>> {
 /// # Errors
 /// A figure that no row has.
 pub fn knee(rows: &Calibration, sweep: Sweep) -> Result<Interval> {
-    let knees = swept(sweep.closed, |draw| Ok(Onload::fit(rows, draw)?.knee()));
-    Ok(interval(knees.into_iter().collect::<Result<Vec<_>>>()?))
+    swept(sweep.closed, |draw| Ok(Onload::fit(rows, draw)?.knee())).map(interval)
 }

@@ -262,8 +262,8 @@ pub fn power(curves: &[Vec<Trade>; 2], knee: Interval, shares: [Interval; 2], wi
     let mut page = folded(
         "",
         "Watts saved against performance lost, in per cent of 3.8 GHz, for a stream. Modelled, not measured: bandwidth is fitted \
-         to 2.9 and 1.9 GHz of onload and to 2.9 GHz of offload, watts to 2.9 GHz of each; n, how watts follow the clock, is \
-         swept.",
+         to 2.9 and 1.9 GHz of onload and to 2.9 GHz of offload, watts to 2.9 GHz of each; v, below which the voltage does not \
+         follow the clock, is swept.",
         0,
         width,
     );

@@ -27,8 +27,11 @@ fn of(application: &Application, width: usize) -> String {
         page += &folded("", &mechanism(mapped), 4, width);
     }
     let mut table = Table::new([format!("{name}: {compared}").as_str(), "TCP", "device (as iWARP)", ""]).right([1, 2]);
-    for (over_tcp, over_device) in tcp.gains.iter().zip(&device.gains) {
-        let what = format!("{} over {}", over_tcp.from, over_tcp.to);
+    let of_run = |under: &Under| if *compared == "time" { Vec::new() } else { under.runs.clone() };
+    let over_device = device.gains.iter().cloned().chain(of_run(device));
+    for (at, (over_tcp, over_device)) in tcp.gains.iter().cloned().chain(of_run(tcp)).zip(over_device).enumerate() {
+        let of = if at < tcp.gains.len() { "" } else { ", whole run" };
+        let what = format!("{} over {}{of}", over_tcp.from, over_tcp.to);
         let far = format!("TCP: more than {FAR} x in {} of {draws} draws", over_tcp.far);
         table.row([what, times(over_tcp.times), times(over_device.times), far]);
     }

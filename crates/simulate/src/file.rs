@@ -496,7 +496,7 @@ impl Kind {
             Kind::Lulesh { iterations, exchanges, .. } => (iterations, u64::from(exchanges) + AROUND),
             Kind::Fluent { steps, messages, .. } => (steps, 1 + u64::from(messages)),
             Kind::Gromacs { steps, pulses, .. } => (steps, 2 + 2 * u64::from(pulses)),
-            Kind::Lammps { steps, .. } => (steps, 13),
+            Kind::Lammps { steps, .. } => (steps, u64::from(Lammps::PHASES)),
         };
         let phases = u64::from(steps.max(1)).saturating_mul(each);
         if phases < MOST_PHASES {
@@ -548,7 +548,7 @@ impl Program {
                 Box::new(Gromacs { steps, computing, bytes, pulses, idle })
             }
             Kind::Lammps { steps, computing_us, bytes } => {
-                Box::new(Lammps { steps, computing: computed(computing_us)?, bytes })
+                Box::new(Lammps { steps, computing: computed(computing_us)?, uneven: 0, bytes })
             }
             Kind::Goal { file } => {
                 let path = folder.join(&file);

@@ -125,6 +125,12 @@ fn operation(kind: Kind, amount: u64, peer: u32, tag: u32) -> Operation {
     Operation { kind, amount, peer, tag, number: 0, cpu: 0, nic: 0 }
 }
 
+/// Computing that takes up to `longer` more in a step of a rank, evenly distributed.
+fn uneven(computing: u64, longer: u64, seed: u64, rank: u32, step: u32) -> Operation {
+    let mut random = Random::stream(seed, u64::from(step) << 32 | u64::from(rank));
+    operation(Kind::Compute, computing + random.below(longer as usize + 1) as u64, 0, 0)
+}
+
 /// Two ranks that answer each other.
 #[derive(Debug, Clone, Copy)]
 pub struct PingPong {
@@ -249,9 +255,7 @@ impl Halo {
     }
 
     fn compute(&self, rank: u32, step: u32) -> Operation {
-        let mut random = Random::stream(self.seed, u64::from(step) << 32 | u64::from(rank));
-        let longer = random.below(self.uneven as usize + 1) as u64;
-        operation(Kind::Compute, self.computing + longer, 0, 0)
+        uneven(self.computing, self.uneven, self.seed, rank, step)
     }
 
     fn borders(&self, rank: u32, operations: &mut Vec<Operation>) {

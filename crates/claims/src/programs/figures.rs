@@ -7,10 +7,7 @@ use simulate::cluster::Split;
 use simulate::cluster::profile::{Cost, Place, Profile};
 use simulate::programs::Phases;
 
-use super::{
-    GROMACS, GROMACS_COMPUTE, IDLE, LAMMPS, LAMMPS_COMPUTE, Mapping, PULSE, RANKS, SKIPPED, communication, gromacs,
-    lammps, mean, profile, splits, total,
-};
+use super::{GROMACS, LAMMPS, Mapping, RANKS, SKIPPED, communication, gromacs, lammps, mean, profile, splits, total};
 use crate::draws::{Sweep, interval, swept};
 use crate::rows::Calibration;
 
@@ -51,6 +48,8 @@ pub struct Gain {
 pub struct Under {
     pub mappings: Vec<Mapped>,
     pub gains: Vec<Gain>,
+    /// Those of the whole run's time.
+    pub runs: Vec<Gain>,
     /// Deviation of the time over the four mappings, per cent of its mean.
     pub deviation: Interval,
 }
@@ -74,30 +73,23 @@ type Run = Vec<Vec<Split>>;
 /// # Errors
 /// A figure that a model reads and no row has.
 pub fn figures(rows: &Calibration, sweep: Sweep) -> Result<Vec<Application>> {
-    let of_gromacs = swept(sweep.replays, |draw| {
-        let profile = profile(rows, draw)?;
-        let program = gromacs(draw.of(&GROMACS_COMPUTE), draw.of(&PULSE) as u64, draw.of(&IDLE));
-        both(&GROMACS, program, &profile, 2 * SKIPPED)
-    });
-    let of_lammps = swept(sweep.replays, |draw| {
-        let profile = profile(rows, draw)?;
-        both(&LAMMPS, lammps(draw.of(&LAMMPS_COMPUTE)), &profile, SKIPPED)
-    });
+    let of_gromacs = swept(sweep.replays, |draw| both(&GROMACS, &profile(rows, draw)?, gromacs(draw), 2 * SKIPPED))?;
+    let of_lammps = swept(sweep.replays, |draw| both(&LAMMPS, &profile(rows, draw)?, lammps(draw), SKIPPED))?;
     let draws = sweep.replays;
     let application =
-        |name, figures, compared, mappings: &[Mapping; 4], time: fn(&Split) -> f64, runs: Vec<Result<_>>| {
-            let (tcp, device): (Vec<Run>, Vec<Run>) = runs.into_iter().collect::<Result<Vec<_>>>()?.into_iter().unzip();
+        |name, figures, compared, mappings: &[Mapping; 4], time: fn(&Split) -> f64, runs: Vec<(Run, Run)>| {
+            let (tcp, device): (Vec<Run>, Vec<Run>) = runs.into_iter().unzip();
             let [tcp, device] = [tcp, device].map(|runs| Under::of(mappings, time, &runs));
-            Ok(Application { name, figures, compared, draws, tcp, device })
+            Application { name, figures, compared, draws, tcp, device }
         };
     Ok(vec![
-        application("GROMACS", "7 and 8", "time", &GROMACS, total, of_gromacs)?,
-        application("LAMMPS", "11 and 12", "communication time", &LAMMPS, communication, of_lammps)?,
+        application("GROMACS", "7 and 8", "time", &GROMACS, total, of_gromacs),
+        application("LAMMPS", "11 and 12", "communication time", &LAMMPS, communication, of_lammps),
     ])
 }
 
 /// The figures over TCP, and over a device.
-fn both(mappings: &[Mapping], program: impl Phases + Copy, tcp: &Profile, skipped: usize) -> Result<(Run, Run)> {
+fn both(mappings: &[Mapping], tcp: &Profile, program: impl Phases + Copy, skipped: usize) -> Result<(Run, Run)> {
     let device = Profile { place: Place::Device, acknowledge: Cost::default(), far: [1.0; 2], ..tcp.clone() };
     let run =
         |profile| mappings.iter().map(|mapping| splits(mapping, program, profile, skipped)).collect::<Result<Run>>();
@@ -120,21 +112,24 @@ impl Under {
             cores: mappings[at],
             ranks: (0..RANKS).map(|rank| shares(at, rank)).collect(),
         };
-        let times = |run: &Run| [0, 1, 2, 3].map(|mapping| mean(run[mapping].iter().map(time)));
-        let gain = |from: usize| {
-            let ratio = |run: &Run| times(run)[from] / times(run)[from + 1];
-            let ratios: Vec<f64> = runs.iter().map(ratio).collect();
-            let far = ratios.iter().filter(|ratio| **ratio > FAR).count();
-            Gain { from: NAMES[from], to: NAMES[from + 1], times: interval(ratios), far }
+        let gains = |time: fn(&Split) -> f64| {
+            let gain = |from: usize| {
+                let of = |run: &Run, mapping: usize| mean(run[mapping].iter().map(time));
+                let ratios: Vec<f64> = runs.iter().map(|run| of(run, from) / of(run, from + 1)).collect();
+                let far = ratios.iter().filter(|ratio| **ratio > FAR).count();
+                Gain { from: NAMES[from], to: NAMES[from + 1], times: interval(ratios), far }
+            };
+            vec![gain(0), gain(2)]
         };
         let deviation = |run: &Run| {
-            let times = times(run);
+            let times = [0, 1, 2, 3].map(|mapping: usize| mean(run[mapping].iter().map(time)));
             let middle = mean(times.into_iter());
             100.0 * mean(times.into_iter().map(|time| (time - middle).powi(2))).sqrt() / middle
         };
         Under {
             mappings: (0..NAMES.len()).map(mapped).collect(),
-            gains: vec![gain(0), gain(2)],
+            gains: gains(time),
+            runs: gains(total),
             deviation: interval(runs.iter().map(deviation).collect()),
         }
     }

@@ -30,7 +30,7 @@ fn partners(profile: &Profile) -> Vec<Stay> {
 /// The solution of B1 with a slow interrupt core, and with less room than a message needs.
 fn small_buffers() -> Profile {
     let rows = Calibration::of_papers();
-    let profiles = draws::swept(16, |draw| profile(&rows, draw).unwrap());
+    let profiles = draws::swept(16, |draw| profile(&rows, draw)).unwrap();
     let profile = profiles.into_iter().find(|profile| profile.receive.byte > profile.take.byte).unwrap();
     Profile { library: MESSAGE / 2, socket: 64 * 1024, ..profile }
 }
@@ -74,12 +74,40 @@ fn they_do_not_with_infinite_buffers_or_a_thread() {
     }
 }
 
+/// All eight ranks under Table 2: as long as Y computes, X waits, so that communication takes as long as computing.
+#[test]
+fn lammps_runs_out_of_phase_with_full_sockets_and_progress_in_calls_alone() {
+    let small = small_buffers();
+    let figures = |profile: &Profile| lammps_figures(even(300_000_000), profile).unwrap();
+    let [ratio, .., sends] = figures(&small);
+    assert!(ratio > 3.0 && sends > 40.0, "{ratio} {sends}");
+    // Ranks wait for as long, and in `MPI_Wait`.
+    let [ratio, .., sends] = figures(&Profile { library: u64::MAX, ..small.clone() });
+    assert!(ratio > 3.0 && sends < 10.0, "a library that keeps all: {ratio} {sends}");
+    let without = [
+        ("infinite sockets", Profile { socket: u64::MAX, ..small.clone() }),
+        ("a thread", Profile { progress: Progress::Thread, ..small }),
+    ];
+    for (what, profile) in without {
+        let [ratio, ..] = figures(&profile);
+        assert!(ratio < 1.25, "{what}: {ratio}");
+    }
+}
+
+fn even(computing: u64) -> Lammps {
+    Lammps { steps: STEPS, computing, uneven: 0, bytes: MESSAGE }
+}
+
 /// No stay ends before it begins, and no rank computes faster than its core.
 #[test]
 fn stays_cover_the_run() {
     let rows = Calibration::of_papers();
-    for profile in draws::swept(4, |draw| profile(&rows, draw).unwrap()) {
-        let stays = stays(lammps(0.005), &cluster(seats(&LAMMPS[0]), &profile)).unwrap();
+    for profile in draws::swept(4, |draw| profile(&rows, draw)).unwrap() {
+        let stays = stays(
+            Lammps { steps: STEPS, computing: 5_000_000, uneven: 0, bytes: MESSAGE },
+            &cluster(seats(&LAMMPS[0]), &profile),
+        )
+        .unwrap();
         for rank in 0..RANKS as u32 {
             let own: Vec<&Stay> = stays.iter().filter(|stay| stay.rank == rank).collect();
             assert!(own.windows(2).all(|pair| pair[0].to == pair[1].from && pair[0].from <= pair[0].to));
@@ -95,7 +123,7 @@ fn stays_cover_the_run() {
 #[test]
 fn a_stream_has_the_bandwidth_that_its_costs_were_fitted_to() {
     let rows = Calibration::of_papers();
-    for profile in draws::swept(8, |draw| profile(&rows, draw).unwrap()) {
+    for profile in draws::swept(8, |draw| profile(&rows, draw)).unwrap() {
         // The receiving end is the bottleneck.
         let hand = Cost { byte: profile.take.byte / 2.0, ..Cost::default() };
         let profile = Profile { hand, acknowledge: Cost::default(), library: u64::MAX, socket: 1 << 20, ..profile };
