@@ -7,7 +7,7 @@ use machine::{CoreId, CpuSet};
 use serde::{Deserialize, Serialize};
 
 use super::observation::{Observation, Process, RankSeen};
-use super::seating::{MATCH, Seating};
+use super::seating::{MATCH, Seating, Waiting};
 
 /// Steps of one proposal at most.
 const STEPS: usize = 8;
@@ -72,8 +72,13 @@ struct Search<'a> {
 }
 
 /// The best steps by the window `seen`; `None` where nothing helps.
-pub fn propose(seen: &Observation, most: usize, is_barred: &dyn Fn(&Key) -> bool) -> Option<Proposal> {
-    let search = Search { seen, seating: Seating::of(seen), movable: movable(seen), is_barred };
+pub fn propose(
+    seen: &Observation,
+    waiting: Waiting,
+    most: usize,
+    is_barred: &dyn Fn(&Key) -> bool,
+) -> Option<Proposal> {
+    let search = Search { seen, seating: Seating::of(seen, waiting), movable: movable(seen), is_barred };
     let mut seats: Vec<CpuSet> = seen.ranks.iter().map(|rank| rank.cores.clone()).collect();
     let mut best: Option<(f64, Proposal)> = None;
     let mut steps: Vec<Step> = Vec::new();
@@ -124,13 +129,18 @@ impl Search<'_> {
         best.map(|(_, step, next)| (step, next))
     }
 
-    /// The rank that sets the pace, and the ranks whose partners' cores are unlike theirs.
+    /// The rank that sets the pace, the one that others hold up most, and the ranks whose partners' cores are unlike theirs.
     fn candidates(&self, seats: &[CpuSet]) -> BTreeSet<usize> {
         let busy = |place: &usize| self.seating.busy(*place, &seats[*place]).unwrap_or(0.0);
         let slowest = (0..seats.len()).max_by(|a, b| busy(a).total_cmp(&busy(b)));
         let unlike = |place: &usize| self.seating.mismatch(*place, seats).is_some_and(|unlike| unlike > MATCH);
         let unlike = (0..seats.len()).filter(unlike);
-        slowest.into_iter().chain(unlike).filter(|place| self.movable[*place]).collect()
+        slowest
+            .into_iter()
+            .chain(self.seating.most_delayed(seats))
+            .chain(unlike)
+            .filter(|place| self.movable[*place])
+            .collect()
     }
 
     fn may_swap(&self, a: usize, b: usize, seats: &[CpuSet]) -> bool {
