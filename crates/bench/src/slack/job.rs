@@ -17,6 +17,8 @@ use crate::scratch::Scratch;
 
 /// Marks all processes of a job.
 const MARK: &str = "PLIMSOLL_BENCH_DAEMON";
+/// The hog beside the command that its first four words are followed by, in one session: the scheduler weighs sessions.
+const BESIDE: &str = r#""$0" hog "$1" "$2" "$3" & hog=$!; shift 3; "$@"; kill $hog"#;
 /// Time in which the hog works once, us.
 const PERIOD: u32 = 10_000;
 /// A start or an end that takes longer has failed.
@@ -33,8 +35,10 @@ pub struct Job<'a> {
     state: File,
     pids: [u32; 2],
     profile: PathBuf,
-    /// The profiler and the hog.
+    /// The hog and the profiler, and a daemon.
     children: Vec<Child>,
+    /// Whether the kernel says that they come before other sessions.
+    pub is_first: bool,
     /// Daemons so far.
     daemons: usize,
     // Dropped after the children were asked to end, before the folder.
@@ -71,13 +75,22 @@ impl<'a> Job<'a> {
             pids: [0; 2],
             profile,
             children: vec![],
+            is_first: true,
             daemons: 0,
             _warden: Warden::over_marked(MARK, &mark, &inside)?,
             folder,
             mark,
         };
-        let mut profiler = job.command(&request.command);
-        profiler.arg("profile").arg("-o").arg(&job.profile).arg("--").arg(&request.installation.launcher);
+        let mut profiler = job.command(Path::new("sh"));
+        profiler.args(["-c", BESIDE]).arg(program.path());
+        profiler.args([request.cores.0.0, PERIOD / 100 * case.hog, PERIOD].map(|word| word.to_string()));
+        profiler
+            .arg(&request.command)
+            .arg("profile")
+            .arg("-o")
+            .arg(&job.profile)
+            .arg("--")
+            .arg(&request.installation.launcher);
         profiler.args(["-n", "2", "--oversubscribe", "--bind-to", "none"]).arg(program.path()).arg(&shared);
         profiler.args(case.work.map(|work| work.to_string()));
         profiler.env("OMPI_MCA_mpi_yield_when_idle", if case.yields { "1" } else { "0" });
@@ -101,9 +114,6 @@ impl<'a> Job<'a> {
             clock::sleep_for(LOOK);
         }
         job.pids = [job.words()?[2] as u32, job.words()?[3] as u32];
-        let mut hog = job.command(&program.path());
-        hog.arg("hog").args([request.cores.0.0, PERIOD / 100 * case.hog, PERIOD].map(|word| word.to_string()));
-        job.begin(hog, "hog")?;
         Ok(job)
     }
 
@@ -134,10 +144,12 @@ impl<'a> Job<'a> {
         while rustix::process::geteuid().is_root() && session().is_some_and(|session| session != pid) {
             clock::sleep_for(Nanoseconds(1_000_000));
         }
+        let weight = format!("/proc/{pid}/autogroup");
         if session() == Some(pid) {
             // Kernels without sessions' weights have no such file.
-            let _ = fs::write(format!("/proc/{pid}/autogroup"), "-20");
+            let _ = fs::write(&weight, "-20");
         }
+        self.is_first &= fs::read_to_string(&weight).is_ok_and(|weight| weight.trim_end().ends_with("nice -20"));
         Ok(pid)
     }
 

@@ -20,14 +20,14 @@ mod simulated;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 
 use machine::{CpuSet, Nanoseconds};
 use serde::{Deserialize, Serialize};
 
 pub use observation::{CoreSeen, Observation, Process, RankSeen};
+use proposal::{Barred, Proposal, propose};
 pub use proposal::{Change, Step};
-use proposal::{Key, Proposal, propose};
 use seating::{Seating, Waiting};
 use settings::HOUR;
 pub use settings::Settings;
@@ -101,8 +101,8 @@ pub struct Decider {
     /// The latest windows, all alike.
     history: VecDeque<Observation>,
     phase: Phase,
-    /// Moves that were refused or taken back.
-    barred: BTreeSet<Key>,
+    /// Where moves that were refused or taken back had put ranks.
+    barred: Barred,
     /// Windows so far, and the windows' worth of work that trials lost.
     watched: usize,
     lost: f64,
@@ -142,7 +142,7 @@ impl Decider {
 
     /// The actions after a move that the caller could not or would not carry out.
     pub fn refused(&mut self, step: &[Change]) -> Vec<Action> {
-        self.barred.insert(Key::of(step));
+        self.bar(step);
         let Phase::Trying(mut trial) = std::mem::replace(&mut self.phase, Phase::Watching) else { return vec![] };
         trial.done.retain(|done| done != step);
         let back = trial.reverse();
@@ -157,6 +157,10 @@ impl Decider {
         self.history.clear();
         self.told = None;
         self.phase = Phase::Cooling(self.settings.cooling);
+    }
+
+    fn bar(&mut self, step: &[Change]) {
+        self.barred.extend(step.iter().map(|change| (change.rank, change.to.clone())));
     }
 
     fn go_on(&mut self, mut trial: Trial, seen: &Observation) -> Vec<Action> {
@@ -179,7 +183,7 @@ impl Decider {
             return vec![Action::Confirm { reason }];
         }
         self.lost += verdict.lost();
-        self.barred.extend(trial.done.iter().map(|step| Key::of(step)));
+        trial.done.iter().for_each(|step| self.bar(step));
         self.cool();
         vec![Action::Undo { step: trial.reverse(), reason }]
     }
@@ -190,9 +194,8 @@ impl Decider {
         }
         let left = self.settings.moves_an_hour.saturating_sub(self.moves.len());
         let Some(mean) = Observation::mean(self.history.iter()) else { return vec![] };
-        let is_barred = |key: &Key| self.barred.contains(key);
         let find = |waiting| {
-            let proposal = propose(&mean, waiting, left.max(1), &is_barred)?;
+            let proposal = propose(&mean, waiting, left.max(1), &self.barred)?;
             let gains = gains(self.history.iter(), &proposal.seats, waiting)?;
             Some((proposal, gains))
         };
@@ -206,8 +209,8 @@ impl Decider {
         if gain.0 < self.settings.minimal_gain {
             return self.keep(Idle::TooLittle, format!("too little, or not in each window: {reason}"));
         }
-        if !is_safe && !self.may_stake(&proposal.seats) {
-            let why = "the job may wait longer for its ranks there, and has not run long enough to try";
+        if !self.may_stake((!is_safe).then_some(&proposal.seats[..])) {
+            let why = "what may be lost, with what was, is too much for the time that the job has run";
             return self.keep(Idle::Risky, format!("{why}: {reason}"));
         }
         if left == 0 {
@@ -221,9 +224,10 @@ impl Decider {
         self.carry_on(trial, seen)
     }
 
-    /// Whether the job has run long enough for a trial of these seats, at the worst outlook.
-    fn may_stake(&self, seats: &[CpuSet]) -> bool {
-        let Some((worst, _)) = gains(self.history.iter(), seats, Waiting::GivesWay) else { return false };
+    /// Whether the job has run long enough for what trials lost, and for what one of these `risky` seats may lose.
+    fn may_stake(&self, risky: Option<&[CpuSet]>) -> bool {
+        let worst = risky.map_or(Some((0.0, 0.0)), |seats| gains(self.history.iter(), seats, Waiting::GivesWay));
+        let Some((worst, _)) = worst else { return false };
         // A gain of -1 is twice the time, half of the work.
         let loss = (1.0 - 1.0 / (1.0 - worst.min(0.0))) * (self.settings.settling + 1) as f64;
         self.lost + loss <= self.settings.stake * self.watched as f64

@@ -48,37 +48,19 @@ pub struct Proposal {
     pub seats: Vec<CpuSet>,
 }
 
-/// The identity of a move, in either direction: the two ranks, or the rank and its free cores.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Key {
-    Ranks(u32, u32),
-    Free(u32, CpuSet),
-}
-
-impl Key {
-    pub fn of(step: &[Change]) -> Key {
-        match step {
-            [a, b] => Key::Ranks(a.rank.min(b.rank), a.rank.max(b.rank)),
-            _ => Key::Free(step[0].rank, step[0].to.clone()),
-        }
-    }
-}
+/// A rank on cores where it is not to come.
+pub type Barred = BTreeSet<(u32, CpuSet)>;
 
 struct Search<'a> {
     seen: &'a Observation,
     seating: Seating<'a>,
     movable: Vec<bool>,
-    is_barred: &'a dyn Fn(&Key) -> bool,
+    barred: &'a Barred,
 }
 
 /// The best steps by the window `seen`; `None` where nothing helps.
-pub fn propose(
-    seen: &Observation,
-    waiting: Waiting,
-    most: usize,
-    is_barred: &dyn Fn(&Key) -> bool,
-) -> Option<Proposal> {
-    let search = Search { seen, seating: Seating::of(seen, waiting), movable: movable(seen), is_barred };
+pub fn propose(seen: &Observation, waiting: Waiting, most: usize, barred: &Barred) -> Option<Proposal> {
+    let search = Search { seen, seating: Seating::of(seen, waiting), movable: movable(seen), barred };
     let mut seats: Vec<CpuSet> = seen.ranks.iter().map(|rank| rank.cores.clone()).collect();
     let mut best: Option<(f64, Proposal)> = None;
     let mut steps: Vec<Step> = Vec::new();
@@ -119,7 +101,8 @@ impl Search<'_> {
                 let mut next = seats.to_vec();
                 moves.iter().for_each(|(place, to)| next[*place] = to.clone());
                 let step: Step = moves.into_iter().map(|(place, to)| self.change(place, &seats[place], to)).collect();
-                let potential = self.seating.potential(&next).filter(|_| !(self.is_barred)(&Key::of(&step)));
+                let is_barred = step.iter().any(|change| self.barred.contains(&(change.rank, change.to.clone())));
+                let potential = self.seating.potential(&next).filter(|_| !is_barred);
                 let least = best.as_ref().map_or(present, |(least, ..)| *least) * (1.0 - LEAST_FALL);
                 if let Some(potential) = potential.filter(|potential| *potential < least) {
                     best = Some((potential, step, next));

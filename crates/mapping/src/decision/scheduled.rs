@@ -3,6 +3,7 @@
 
 use machine::{CoreId, CpuSet, Nanoseconds};
 use rounds::random::Random;
+use rounds::statistics::median;
 
 use super::{Action, CoreSeen, Decider, Observation, Process, RankSeen, Settings};
 
@@ -260,13 +261,12 @@ fn judged(cores: usize, seeds: std::ops::Range<u64>) {
         }
     }
     kept.sort_by(|a, b| a.0.total_cmp(&b.0));
-    shares.sort_by(f64::total_cmp);
-    let median = shares[shares.len() / 2];
+    let median = median(&shares).unwrap_or(1.0);
     println!(
         "{cores} cores: {} of {} jobs have 5 % to gain, {:.2}x in the mean; gained {:.2} of it in the median, {:.2} of all; worst {:.3}x of the start (seed {})",
         shares.len(),
         seeds.count(),
-        1.0 + to_gain / shares.len() as f64,
+        1.0 + to_gain / shares.len().max(1) as f64,
         median,
         gained / to_gain,
         kept[0].0,

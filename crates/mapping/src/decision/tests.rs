@@ -101,12 +101,12 @@ fn a_bad_move_is_undone_by_the_next_decision_and_never_tried_again() {
     job.hidden = |rank, core| if rank == 0 && core != 0 { 2.0 } else { 1.0 };
     let before = job.iteration();
     let decisions = job.run(&mut decider(), 3600);
-    let mut tried = BTreeSet::new();
+    let mut tried = proposal::Barred::new();
     for (nth, decision) in decisions.iter().enumerate() {
         if let Action::Move { step, .. } = decision {
             let later = &decisions[nth + 1..];
             assert!(later.iter().take(3).any(is_undo), "{decision:?}, then {later:?}");
-            assert!(tried.insert(Key::of(step)), "{step:?} again");
+            assert!(step.iter().all(|change| tried.insert((change.rank, change.to.clone()))), "{step:?} again");
         }
     }
     assert!(!tried.is_empty());

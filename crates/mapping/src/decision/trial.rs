@@ -37,7 +37,7 @@ impl Measure {
 }
 
 /// A window after the move that has less than this of the worst one before it ends the trial.
-const FAR_WORSE: f64 = 0.9;
+const FAR_WORSE: f64 = 0.95;
 
 /// A proposal that is carried out and judged.
 #[derive(Debug, Clone)]
