@@ -25,6 +25,7 @@ pub mod second_host;
 mod secret;
 pub mod serve;
 pub mod session;
+pub mod slack;
 mod worker;
 
 /// Clocks of this host's cores at present, without cores that this process may not run on.

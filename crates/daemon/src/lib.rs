@@ -243,8 +243,7 @@ impl Daemon {
                     self.counts.refused += 1;
                     self.tell(place, What::Refused { step: step.clone(), reason })?;
                     if is_move {
-                        let Watched { decider, last, .. } = &mut self.jobs[place];
-                        let actions = decider.refused(last, &step);
+                        let actions = self.jobs[place].decider.refused(&step);
                         return self.carry_out(place, actions);
                     }
                 }

@@ -4,7 +4,7 @@ use std::fs;
 use std::io::Read;
 use std::os::fd::OwnedFd;
 
-use linux::accounting::process_time;
+use linux::accounting::{process_time, user_time};
 use machine::Nanoseconds;
 use machine::bounds::WATCHED_ENVIRONMENT;
 use mapping::decision::Process;
@@ -92,28 +92,43 @@ impl Environment {
     }
 }
 
-/// Processor time of a process, and time that it was runnable while others had its cores.
+/// Processor time of a process, and how it was kept from its cores.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Used {
     pub cpu: Nanoseconds,
-    /// `None` where the kernel does not count this time.
-    pub denied: Option<Nanoseconds>,
+    /// The part of it outside of the kernel.
+    pub user: Nanoseconds,
+    /// `None` where the kernel does not count this.
+    pub denied: Option<Denied>,
+}
+
+/// Time for which threads were runnable while others had their cores, and how often threads were put on a core.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Denied {
+    pub time: Nanoseconds,
+    pub turns: u64,
 }
 
 impl Used {
     /// `None` once the process has ended. The denied time takes a file for each thread, so it is read only if `wanted`.
     pub fn of(process: Process, wanted: bool) -> Option<Used> {
-        let denied = || threads(process).into_iter().map(|thread| denied(process, thread)).sum::<Option<u64>>();
-        Some(Used { cpu: process_time(process.pid)?, denied: wanted.then(denied).flatten().map(Nanoseconds) })
+        let all = || {
+            threads(process).into_iter().try_fold(Denied::default(), |sum, thread| {
+                let denied = denied(process, thread)?;
+                Some(Denied { time: sum.time + denied.time, turns: sum.turns + denied.turns })
+            })
+        };
+        let (cpu, user) = (process_time(process.pid)?, user_time(process.pid)?);
+        Some(Used { cpu, user, denied: wanted.then(all).flatten() })
     }
 }
 
 /// `schedstat`: time on a core, time waiting for one, time slices. Without statistics all are 0, also for a thread that has run.
-fn denied(process: Process, thread: i32) -> Option<u64> {
+fn denied(process: Process, thread: i32) -> Option<Denied> {
     let text = fs::read_to_string(format!("/proc/{}/task/{thread}/schedstat", process.pid)).ok()?;
     let mut numbers = text.split_ascii_whitespace().map(|word| word.parse::<u64>().ok());
     let (ran, denied, turns) = (numbers.next()??, numbers.next()??, numbers.next()??);
-    ((ran, denied, turns) != (0, 0, 0)).then_some(denied)
+    ((ran, denied, turns) != (0, 0, 0)).then_some(Denied { time: Nanoseconds(denied), turns })
 }
 
 #[cfg(test)]

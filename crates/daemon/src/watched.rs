@@ -20,6 +20,13 @@ use crate::timed_reads::TimedReads;
 /// Share of sleep below which a rank is taken to spin while it waits; its waiting time is then unknown.
 const LEAST_SLEEP: f64 = 0.02;
 
+/// Share of rest from which a rank does not meet all that others do on its core.
+const RESTS: f64 = 0.2;
+
+/// Share of its cores that others must have taken in the last window for the kernel to be asked how they keep a rank from them:
+/// that takes a file for each thread.
+const LEAST_TAKEN: f64 = 0.05;
+
 /// Reason why a rank of another host is left alone; a daemon there may move it.
 const ELSEWHERE: &str = "it is on another host";
 
@@ -51,6 +58,10 @@ struct Tracked {
     cpu: Option<f64>,
     denied: Option<f64>,
     rested: Option<f64>,
+    /// Length of the times that it was kept from its core, s.
+    kept: Option<f64>,
+    /// Share of `cpu` in the kernel.
+    system: Option<f64>,
 }
 
 pub struct Watched {
@@ -199,6 +210,7 @@ impl Watched {
                 mpi: now.mpi,
                 wait: now.wait,
                 blocked: now.blocked,
+                pause: now.pause,
                 progress: if by_messages { now.messages } else { now.calls },
                 partner: now.partners.iter().copied().find(|rank| elsewhere(&now.host, rank)),
                 ..RankSeen::default()
@@ -264,16 +276,30 @@ impl Watched {
         if is_new || thorough {
             said.extend(self.examine(process, cores));
         }
+        let host = &seen.host;
+        let taken = |core| {
+            self.last
+                .cores
+                .iter()
+                .any(|at| at.host == *host && at.core == core && at.taken.is_none_or(|taken| taken >= LEAST_TAKEN))
+        };
         let Some(tracked) = self.tracked.get_mut(&process) else { return };
         let now = clock::monotonic();
-        let used = Used::of(process, delays);
+        let wanted = delays || tracked.before.is_none() || tracked.seat.iter().any(taken);
+        let used = Used::of(process, wanted);
         if let (Some((then, before)), Some(used)) = (tracked.before, used) {
             let share = |now: Nanoseconds, before: Nanoseconds, passed: u64| {
                 now.0.saturating_sub(before.0) as f64 / passed.max(1) as f64
             };
             let passed = now.0.saturating_sub(then.0);
             let cpu = share(used.cpu, before.cpu, passed);
-            let denied = used.denied.zip(before.denied).map(|(now, before)| share(now, before, passed));
+            let grown = used.denied.zip(before.denied);
+            let denied = grown.map(|(now, before)| share(now.time, before.time, passed));
+            tracked.kept = grown.map(|(now, before)| {
+                let turns = now.turns.saturating_sub(before.turns).max(1);
+                now.time.0.saturating_sub(before.time.0) as f64 / 1e9 / turns as f64
+            });
+            tracked.system = (cpu > 0.0).then(|| (1.0 - share(used.user, before.user, passed) / cpu).max(0.0));
             tracked.cpu = Some(cpu);
             tracked.denied = denied.map(|denied| denied.min(1.0));
             tracked.rested = denied.map(|denied| (1.0 - cpu - denied).max(0.0));
@@ -283,6 +309,7 @@ impl Watched {
         seen.allowed = tracked.allowed.clone();
         seen.node = tracked.node;
         seen.held = tracked.held.clone();
+        seen.system = tracked.system;
     }
 
     /// Reads the masks of all threads of a process and its control group.
@@ -301,6 +328,8 @@ impl Watched {
                 cpu: None,
                 denied: None,
                 rested: None,
+                kept: None,
+                system: None,
             }
         });
         tracked.allowed = allowed.intersection(cores.online());
@@ -315,6 +344,17 @@ impl Watched {
             Err(fault) => fault.to_string(),
         };
         self.hold(process, why)
+    }
+
+    /// Length of the stretches for which others, who take this share, keep the rank of a core from it; `None` where the core has
+    /// not one rank, or the kernel was not asked.
+    fn stretch(&self, core: CoreId, taken: Option<f64>) -> Option<f64> {
+        let mut here = self.tracked.values().filter(|tracked| tracked.seat.contains(core));
+        let (one, None) = (here.next()?, here.next()) else { return None };
+        let (kept, denied, rested) = (one.kept?, one.denied?, one.rested?);
+        // Of a rank that never rests, what others take without its being denied the core are interrupts.
+        let share = if rested < RESTS { denied / taken?.max(f64::MIN_POSITIVE) } else { 1.0 };
+        Some(kept * share.min(1.0))
     }
 
     fn cores(&self, here: &Host, cores: &Cores, others: &[CpuSet]) -> Vec<CoreSeen> {
@@ -334,12 +374,14 @@ impl Watched {
         };
         let own = cores.online().iter().map(|core| {
             let rest = cores.busy(core).map(|busy| (busy - used.get(&core).unwrap_or(&0.0)).clamp(0.0, 1.0));
+            // Softirqs are charged to the thread that they interrupt, where the kernel does not count them apart.
+            let taken = rest.map(|rest| rest.max(softirq(&here.name, core).unwrap_or(0.0)));
             CoreSeen {
                 host: here.name.clone(),
                 core,
                 node: cores.node(core),
-                // Softirqs are charged to the thread that they interrupt, where the kernel does not count them apart.
-                taken: rest.map(|rest| rest.max(softirq(&here.name, core).unwrap_or(0.0))),
+                taken,
+                stretch: self.stretch(core, taken),
                 occupied: others.iter().any(|seat| seat.contains(core)),
             }
         });
@@ -348,6 +390,7 @@ impl Watched {
             core: *core,
             node: None,
             taken: softirq(host, *core),
+            stretch: None,
             occupied: false,
         });
         own.chain(elsewhere).collect()

@@ -38,7 +38,7 @@ pub use job::JobProcess;
 pub use meter::{CoreCounts, HostMeter};
 pub use process::{
     BlockedBy, ThreadState, ThreadWatch, is_there, number_here, own_thread_time, pid_namespace, process_time,
-    times_of_children,
+    times_of_children, user_time,
 };
 pub use softirq::{CoreWork, SoftirqCounts, SoftirqSensor, softirq_counts};
 pub use thread::{Switches, ThreadMeter, current_thread};

@@ -110,9 +110,20 @@ fn text(file: &File, buffer: &mut [u8]) -> Option<String> {
 
 /// The processor time of a process with all of its threads, to this instant; `None` once it has ended.
 pub fn process_time(process: u32) -> Option<Nanoseconds> {
+    // CPUCLOCK_SCHED.
+    process_clock(process, 2)
+}
+
+/// The part of [`process_time`] outside of the kernel, to the kernel's ticks.
+pub fn user_time(process: u32) -> Option<Nanoseconds> {
+    // CPUCLOCK_VIRT.
+    process_clock(process, 1)
+}
+
+/// The kernel's encoding of 'clock of this process'.
+fn process_clock(process: u32, which: i32) -> Option<Nanoseconds> {
     let process = i32::try_from(process).ok().filter(|process| *process > 0)?;
-    // The kernel's encoding of 'scheduler clock of this process' (CPUCLOCK_SCHED).
-    clock_time((!process << 3) | 2).ok()
+    clock_time((!process << 3) | which).ok()
 }
 
 /// The processor time, user and system, of all children of this process that have ended and were waited for, and of

@@ -2,7 +2,10 @@
 //!
 //! A [`Decider`] gets one [`Observation`] a window and returns actions. It has no clock: observations have their time.
 //! A proposal must promise a gain in each of several windows in a row, moves are few, and each is judged by the job's
-//! progress before and after; a move that does not help is undone and barred for a while.
+//! progress before and after; a move that does not help is undone and not tried again for this job.
+//!
+//! A move that gains whatever waiting ranks do with their core is tried at once. One that gains only if they keep it is tried
+//! once the job has run so long that what the trial may lose is a small share of it.
 
 mod observation;
 mod proposal;
@@ -11,21 +14,23 @@ mod settings;
 mod trial;
 
 #[cfg(test)]
+mod scheduled;
+#[cfg(test)]
 mod simulated;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
 use machine::{CpuSet, Nanoseconds};
 use serde::{Deserialize, Serialize};
 
 pub use observation::{CoreSeen, Observation, Process, RankSeen};
+use proposal::{Barred, Proposal, propose};
 pub use proposal::{Change, Step};
-use proposal::{Key, Proposal, propose};
-use seating::Seating;
+use seating::{Seating, Waiting};
+use settings::HOUR;
 pub use settings::Settings;
-use settings::{HOUR, LONGEST_BAR};
 use trial::Trial;
 pub use trial::{Measure, Verdict};
 
@@ -85,6 +90,7 @@ enum Phase {
 enum Idle {
     NothingHelps,
     TooLittle,
+    Risky,
     Unjudged,
     Spent,
 }
@@ -95,8 +101,11 @@ pub struct Decider {
     /// The latest windows, all alike.
     history: VecDeque<Observation>,
     phase: Phase,
-    /// Moves that are barred: until when, and how often before.
-    barred: BTreeMap<Key, (Nanoseconds, u32)>,
+    /// Where moves that were refused or taken back had put ranks.
+    barred: Barred,
+    /// Windows so far, and the windows' worth of work that trials lost.
+    watched: usize,
+    lost: f64,
     /// Times of the moves within the last hour.
     moves: VecDeque<Nanoseconds>,
     told: Option<Idle>,
@@ -106,11 +115,12 @@ impl Decider {
     /// A decider that has seen nothing yet.
     pub fn new(settings: Settings) -> Decider {
         let (history, barred, moves) = Default::default();
-        Decider { settings, history, phase: Phase::Watching, barred, moves, told: None }
+        Decider { settings, history, phase: Phase::Watching, barred, watched: 0, lost: 0.0, moves, told: None }
     }
 
     /// The actions after this window.
     pub fn observe(&mut self, seen: &Observation) -> Vec<Action> {
+        self.watched += 1;
         if self.history.back().is_some_and(|before| !before.is_alike(seen)) {
             self.history.clear();
         }
@@ -131,8 +141,8 @@ impl Decider {
     }
 
     /// The actions after a move that the caller could not or would not carry out.
-    pub fn refused(&mut self, seen: &Observation, step: &[Change]) -> Vec<Action> {
-        self.bar(seen.time, step);
+    pub fn refused(&mut self, step: &[Change]) -> Vec<Action> {
+        self.bar(step);
         let Phase::Trying(mut trial) = std::mem::replace(&mut self.phase, Phase::Watching) else { return vec![] };
         trial.done.retain(|done| done != step);
         let back = trial.reverse();
@@ -149,10 +159,8 @@ impl Decider {
         self.phase = Phase::Cooling(self.settings.cooling);
     }
 
-    fn bar(&mut self, now: Nanoseconds, step: &[Change]) {
-        let (until, times) = self.barred.entry(Key::of(step)).or_default();
-        let long = self.settings.bar.0.saturating_mul(1 << (*times).min(20)).min(LONGEST_BAR.0);
-        (*until, *times) = (Nanoseconds(now.0.saturating_add(long)), *times + 1);
+    fn bar(&mut self, step: &[Change]) {
+        self.barred.extend(step.iter().map(|change| (change.rank, change.to.clone())));
     }
 
     fn go_on(&mut self, mut trial: Trial, seen: &Observation) -> Vec<Action> {
@@ -169,12 +177,13 @@ impl Decider {
             self.phase = Phase::Trying(trial);
             return vec![];
         };
-        let reason = verdict.told(self.settings.judged);
+        let reason = verdict.told();
         if verdict.better >= self.settings.better {
             self.cool();
             return vec![Action::Confirm { reason }];
         }
-        trial.done.iter().for_each(|step| self.bar(seen.time, step));
+        self.lost += verdict.lost();
+        trial.done.iter().for_each(|step| self.bar(step));
         self.cool();
         vec![Action::Undo { step: trial.reverse(), reason }]
     }
@@ -185,28 +194,43 @@ impl Decider {
         }
         let left = self.settings.moves_an_hour.saturating_sub(self.moves.len());
         let Some(mean) = Observation::mean(self.history.iter()) else { return vec![] };
-        let is_barred = |key: &Key| self.barred.get(key).is_some_and(|(until, _)| seen.time < *until);
-        let Some(proposal) = propose(&mean, left.max(1), &is_barred) else {
+        let find = |waiting| {
+            let proposal = propose(&mean, waiting, left.max(1), &self.barred)?;
+            let gains = gains(self.history.iter(), &proposal.seats, waiting)?;
+            Some((proposal, gains))
+        };
+        let enough = |(_, (least, _)): &(Proposal, (f64, f64))| *least >= self.settings.minimal_gain;
+        let safe = find(Waiting::GivesWay).filter(enough);
+        let is_safe = safe.is_some();
+        let Some((proposal, gain)) = safe.or_else(|| find(Waiting::Keeps)) else {
             return self.keep(Idle::NothingHelps, nothing_helps(&mean));
         };
-        let gains: Option<Vec<f64>> =
-            self.history.iter().map(|window| Seating::of(window).gain(&proposal.seats)).collect();
-        let gains = gains.unwrap_or_default();
-        let least = gains.iter().copied().fold(f64::INFINITY, f64::min);
-        let most = gains.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        let reason = evidence(&mean, &proposal, (least, most), gains.len());
-        if gains.is_empty() || least < self.settings.minimal_gain {
+        let reason = evidence(&mean, &proposal, gain, self.history.len());
+        if gain.0 < self.settings.minimal_gain {
             return self.keep(Idle::TooLittle, format!("too little, or not in each window: {reason}"));
+        }
+        if !self.may_stake((!is_safe).then_some(&proposal.seats[..])) {
+            let why = "what may be lost, with what was, is too much for the time that the job has run";
+            return self.keep(Idle::Risky, format!("{why}: {reason}"));
         }
         if left == 0 {
             let most = self.settings.moves_an_hour;
             return self.keep(Idle::Spent, format!("{most} moves were made within the hour: {reason}"));
         }
-        let promise = ((least, most), reason.clone());
+        let promise = (gain, reason.clone());
         let Some(trial) = Trial::of(proposal.steps, self.history.iter(), self.settings.settling, promise) else {
             return self.keep(Idle::Unjudged, format!("nothing would tell whether it helped: {reason}"));
         };
         self.carry_on(trial, seen)
+    }
+
+    /// Whether the job has run long enough for what trials lost, and for what one of these `risky` seats may lose.
+    fn may_stake(&self, risky: Option<&[CpuSet]>) -> bool {
+        let worst = risky.map_or(Some((0.0, 0.0)), |seats| gains(self.history.iter(), seats, Waiting::GivesWay));
+        let Some((worst, _)) = worst else { return false };
+        // A gain of -1 is twice the time, half of the work.
+        let loss = (1.0 - 1.0 / (1.0 - worst.min(0.0))) * (self.settings.settling + 1) as f64;
+        self.lost + loss <= self.settings.stake * self.watched as f64
     }
 
     fn carry_on(&mut self, mut trial: Trial, seen: &Observation) -> Vec<Action> {
@@ -222,15 +246,27 @@ impl Decider {
     }
 }
 
+/// The least and the most of the windows' gains.
+fn gains<'a>(
+    mut windows: impl Iterator<Item = &'a Observation>,
+    seats: &[CpuSet],
+    waiting: Waiting,
+) -> Option<(f64, f64)> {
+    windows.try_fold((f64::INFINITY, f64::NEG_INFINITY), |(least, most), window| {
+        let gain = Seating::of(window, waiting).gain(seats)?;
+        Some((gain.min(least), gain.max(most)))
+    })
+}
+
 impl Verdict {
-    fn told(&self, judged: usize) -> String {
+    fn told(&self) -> String {
         let (what, digits) = match self.measure {
             Measure::Progress => ("progress of all ranks a second", 1),
             Measure::Undenied => ("ranks that others keep from no core", 3),
         };
-        let Verdict { before, after, better, .. } = self;
+        let Verdict { before, after, better, windows, .. } = self;
         format!(
-            "{what}: {before:.digits$} before, {after:.digits$} after; better in {:.0} % of pairs of {judged} windows each",
+            "{what}: {before:.digits$} before, {after:.digits$} after; better in {:.0} % of pairs with {windows} windows after",
             better * 100.0
         )
     }
@@ -248,7 +284,7 @@ fn told(seating: &Seating, rank: &RankSeen) -> String {
 }
 
 fn evidence(mean: &Observation, proposal: &Proposal, gain: (f64, f64), windows: usize) -> String {
-    let seating = Seating::of(mean);
+    let seating = Seating::of(mean, Waiting::Keeps);
     let moved = |cores: &CpuSet, rank: &RankSeen| *cores != rank.cores;
     let ranks = mean.ranks.iter().zip(&proposal.seats).filter(|(rank, seat)| moved(seat, rank));
     let ranks: Vec<String> = ranks.map(|(rank, seat)| format!("{} to {seat}", told(&seating, rank))).collect();
@@ -260,7 +296,7 @@ fn nothing_helps(mean: &Observation) -> String {
     let busy = |rank: &&RankSeen| 1.0 - rank.wait.unwrap_or(0.0);
     let slowest = mean.ranks.iter().max_by(|a, b| busy(a).total_cmp(&busy(b)));
     match slowest {
-        Some(rank) => format!("no move would help the slowest, {}", told(&Seating::of(mean), rank)),
+        Some(rank) => format!("no move would help the slowest, {}", told(&Seating::of(mean, Waiting::Keeps), rank)),
         None => "no rank is there".into(),
     }
 }

@@ -47,6 +47,12 @@ pub struct RankSeen {
     /// Share of the time that it was blocked outside MPI, which passes as fast on any core.
     #[serde(default)]
     pub blocked: Option<f64>,
+    /// Length of a wait for others, s: the mean over the time that it waited.
+    #[serde(default)]
+    pub pause: Option<f64>,
+    /// Share of its processor time in the kernel.
+    #[serde(default)]
+    pub system: Option<f64>,
     /// Share of the time that it was runnable while others had its core.
     pub denied: Option<f64>,
     /// Its progress: messages or calls a second.
@@ -66,6 +72,10 @@ pub struct CoreSeen {
     pub node: Option<u32>,
     /// Share of the time used by others than the job's ranks.
     pub taken: Option<f64>,
+    /// Length of a stretch of time for which others keep a rank from the core, s: the mean over the time that they take.
+    /// Interrupts count as 0.
+    #[serde(default)]
+    pub stretch: Option<f64>,
     /// Whether ranks of another job are on it.
     pub occupied: bool,
 }
@@ -95,9 +105,12 @@ impl Observation {
             rank.mpi = over(&|window| window.ranks[place].mpi);
             rank.wait = over(&|window| window.ranks[place].wait);
             rank.blocked = over(&|window| window.ranks[place].blocked);
+            rank.system = over(&|window| window.ranks[place].system);
+            rank.pause = over(&|window| window.ranks[place].pause);
         }
         for (place, core) in mean.cores.iter_mut().enumerate() {
             core.taken = over(&|window| window.cores[place].taken);
+            core.stretch = over(&|window| window.cores[place].stretch);
         }
         Some(mean)
     }

@@ -7,7 +7,7 @@ use machine::{CoreId, CpuSet};
 use serde::{Deserialize, Serialize};
 
 use super::observation::{Observation, Process, RankSeen};
-use super::seating::{MATCH, Seating};
+use super::seating::{MATCH, Seating, Waiting};
 
 /// Steps of one proposal at most.
 const STEPS: usize = 8;
@@ -48,32 +48,19 @@ pub struct Proposal {
     pub seats: Vec<CpuSet>,
 }
 
-/// The identity of a move, in either direction: the two ranks, or the rank and its free cores.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Key {
-    Ranks(u32, u32),
-    Free(u32, CpuSet),
-}
-
-impl Key {
-    pub fn of(step: &[Change]) -> Key {
-        match step {
-            [a, b] => Key::Ranks(a.rank.min(b.rank), a.rank.max(b.rank)),
-            _ => Key::Free(step[0].rank, step[0].to.clone()),
-        }
-    }
-}
+/// A rank on cores where it is not to come.
+pub type Barred = BTreeSet<(u32, CpuSet)>;
 
 struct Search<'a> {
     seen: &'a Observation,
     seating: Seating<'a>,
     movable: Vec<bool>,
-    is_barred: &'a dyn Fn(&Key) -> bool,
+    barred: &'a Barred,
 }
 
 /// The best steps by the window `seen`; `None` where nothing helps.
-pub fn propose(seen: &Observation, most: usize, is_barred: &dyn Fn(&Key) -> bool) -> Option<Proposal> {
-    let search = Search { seen, seating: Seating::of(seen), movable: movable(seen), is_barred };
+pub fn propose(seen: &Observation, waiting: Waiting, most: usize, barred: &Barred) -> Option<Proposal> {
+    let search = Search { seen, seating: Seating::of(seen, waiting), movable: movable(seen), barred };
     let mut seats: Vec<CpuSet> = seen.ranks.iter().map(|rank| rank.cores.clone()).collect();
     let mut best: Option<(f64, Proposal)> = None;
     let mut steps: Vec<Step> = Vec::new();
@@ -114,7 +101,8 @@ impl Search<'_> {
                 let mut next = seats.to_vec();
                 moves.iter().for_each(|(place, to)| next[*place] = to.clone());
                 let step: Step = moves.into_iter().map(|(place, to)| self.change(place, &seats[place], to)).collect();
-                let potential = self.seating.potential(&next).filter(|_| !(self.is_barred)(&Key::of(&step)));
+                let is_barred = step.iter().any(|change| self.barred.contains(&(change.rank, change.to.clone())));
+                let potential = self.seating.potential(&next).filter(|_| !is_barred);
                 let least = best.as_ref().map_or(present, |(least, ..)| *least) * (1.0 - LEAST_FALL);
                 if let Some(potential) = potential.filter(|potential| *potential < least) {
                     best = Some((potential, step, next));
@@ -124,13 +112,18 @@ impl Search<'_> {
         best.map(|(_, step, next)| (step, next))
     }
 
-    /// The rank that sets the pace, and the ranks whose partners' cores are unlike theirs.
+    /// The rank that sets the pace, the one that others hold up most, and the ranks whose partners' cores are unlike theirs.
     fn candidates(&self, seats: &[CpuSet]) -> BTreeSet<usize> {
         let busy = |place: &usize| self.seating.busy(*place, &seats[*place]).unwrap_or(0.0);
         let slowest = (0..seats.len()).max_by(|a, b| busy(a).total_cmp(&busy(b)));
         let unlike = |place: &usize| self.seating.mismatch(*place, seats).is_some_and(|unlike| unlike > MATCH);
         let unlike = (0..seats.len()).filter(unlike);
-        slowest.into_iter().chain(unlike).filter(|place| self.movable[*place]).collect()
+        slowest
+            .into_iter()
+            .chain(self.seating.most_delayed(seats))
+            .chain(unlike)
+            .filter(|place| self.movable[*place])
+            .collect()
     }
 
     fn may_swap(&self, a: usize, b: usize, seats: &[CpuSet]) -> bool {

@@ -3,8 +3,6 @@
 use machine::Nanoseconds;
 use serde::{Deserialize, Serialize};
 
-const SECOND: u64 = 1_000_000_000;
-
 /// Thresholds of a decider. Windows are those of the observations.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Settings {
@@ -23,26 +21,24 @@ pub struct Settings {
     pub cooling: usize,
     /// Most moves within an hour, without those that undo a move.
     pub moves_an_hour: usize,
-    /// Time for which a move that did not help is barred. Each further time doubles the bar, up to a day.
-    pub bar: Nanoseconds,
+    /// The share of the windows so far that trials may have lost, with what the next one may lose before it is taken back.
+    pub stake: f64,
 }
 
-/// The longest time that a move is barred.
-pub(super) const LONGEST_BAR: Nanoseconds = Nanoseconds(24 * 3600 * SECOND);
 /// The period of `moves_an_hour`.
-pub(super) const HOUR: Nanoseconds = Nanoseconds(3600 * SECOND);
+pub(super) const HOUR: Nanoseconds = Nanoseconds(3600 * 1_000_000_000);
 
 impl Default for Settings {
     fn default() -> Self {
         Settings {
-            steady: 5,
+            steady: 4,
             minimal_gain: 0.03,
-            settling: 2,
-            judged: 5,
+            settling: 0,
+            judged: 4,
             better: 0.75,
             cooling: 10,
             moves_an_hour: 12,
-            bar: Nanoseconds(120 * SECOND),
+            stake: 0.01,
         }
     }
 }

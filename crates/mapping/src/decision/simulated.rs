@@ -95,6 +95,8 @@ impl Job {
                 mpi: Some((wait + 0.05).min(1.0)),
                 wait: Some(wait),
                 blocked: None,
+                pause: Some(wait * iteration * 1e-3),
+                system: None,
                 denied: None,
                 progress: Some(progress),
                 partner,
@@ -104,7 +106,14 @@ impl Job {
         for place in 0..self.cores.len() {
             let (host, core, taken) = self.cores[place];
             let taken = Some((taken + self.jitter()).clamp(0.0, 1.0));
-            cores.push(CoreSeen { host: host.into(), core: CoreId(core), node: Some(0), taken, occupied: false });
+            cores.push(CoreSeen {
+                host: host.into(),
+                core: CoreId(core),
+                node: Some(0),
+                taken,
+                stretch: Some(0.0),
+                occupied: false,
+            });
         }
         Observation { time: Nanoseconds(self.time), ranks, cores }
     }

@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 use machine::{CoreId, CpuSet, Nanoseconds};
 use proptest::prelude::*;
 
-use super::seating::Seating;
+use super::seating::{Seating, Waiting};
 use super::simulated::Job;
 use super::*;
 
@@ -42,7 +42,8 @@ fn the_papers_job_gets_the_papers_mapping() {
 fn what_a_rank_sleeps_it_sleeps_on_any_core() {
     let mut seen = Job::of(GROMACS_A, GROMACS, TAKEN).window();
     let rank = seen.ranks.iter().position(|rank| rank.cores.contains(CoreId(0))).unwrap();
-    let busy = |seen: &Observation| Seating::of(seen).busy(rank, &[CoreId(1)].into_iter().collect()).unwrap();
+    let busy =
+        |seen: &Observation| Seating::of(seen, Waiting::Keeps).busy(rank, &[CoreId(1)].into_iter().collect()).unwrap();
     seen.ranks[rank].wait = Some(0.0);
     assert!(busy(&seen) < 0.9, "core 0 is burdened: {}", busy(&seen));
     seen.ranks[rank].blocked = Some(1.0);
@@ -93,35 +94,23 @@ fn partners_come_to_cores_of_equal_capability() {
 }
 
 #[test]
-fn a_bad_move_is_undone_by_the_next_decision_and_barred_longer_each_time() {
+fn a_bad_move_is_undone_by_the_next_decision_and_never_tried_again() {
     let mut job = Job::of(GROMACS_A, GROMACS, TAKEN);
     job.noise = 0.01;
     // Rank 0 is slower away from core 0, whatever the cores promise: its memory or a device is near core 0.
     job.hidden = |rank, core| if rank == 0 && core != 0 { 2.0 } else { 1.0 };
     let before = job.iteration();
-    let mut decider = decider();
-    let (mut decisions, mut at): (Vec<Action>, Vec<u64>) = (Vec::new(), Vec::new());
-    for _ in 0..3600 {
-        for action in job.run(&mut decider, 1) {
-            if let Action::Move { step, .. } = &action
-                && step[0].rank == 0
-                && step.get(1).is_some_and(|with| with.rank == 6)
-            {
-                at.push(job.time);
-            }
-            decisions.push(action);
-        }
-    }
+    let decisions = job.run(&mut decider(), 3600);
+    let mut tried = proposal::Barred::new();
     for (nth, decision) in decisions.iter().enumerate() {
-        if matches!(decision, Action::Move { .. }) {
+        if let Action::Move { step, .. } = decision {
             let later = &decisions[nth + 1..];
             assert!(later.iter().take(3).any(is_undo), "{decision:?}, then {later:?}");
+            assert!(step.iter().all(|change| tried.insert((change.rank, change.to.clone()))), "{step:?} again");
         }
     }
+    assert!(!tried.is_empty());
     assert_eq!(job.iteration(), before);
-    let waits: Vec<u64> = at.windows(2).map(|pair| pair[1] - pair[0]).collect();
-    assert!(waits.len() >= 2 && waits.windows(2).all(|pair| pair[1] > pair[0]), "{waits:?}");
-    assert!(moves(&decisions).len() <= 12);
 }
 
 #[test]
@@ -172,7 +161,7 @@ fn what_is_not_known_moves_nobody() {
 }
 
 #[test]
-fn a_refused_move_is_not_asked_for_again_at_once() {
+fn a_refused_move_is_not_asked_for_again() {
     let (mut job, mut decider) = (Job::of(GROMACS_A, GROMACS, TAKEN), decider());
     let mut asked = 0;
     for _ in 0..60 {
@@ -182,7 +171,7 @@ fn a_refused_move_is_not_asked_for_again_at_once() {
                 && step.iter().any(|change| change.rank == 6)
             {
                 asked += 1;
-                assert_eq!(decider.refused(&seen, &step), []);
+                assert_eq!(decider.refused(&step), []);
             }
         }
     }
@@ -227,6 +216,7 @@ fn worlds() -> impl Strategy<Value = (Observation, Vec<Vec<f64>>)> {
                 core: CoreId(core as u32),
                 node: Some(core as u32 / 4),
                 taken: None,
+                stretch: None,
                 occupied,
             });
             let seen = Observation {
@@ -245,7 +235,7 @@ fn worlds() -> impl Strategy<Value = (Observation, Vec<Vec<f64>>)> {
 proptest! {
     #[test]
     fn no_move_breaks_a_rule((mut seen, levels) in worlds(), refuse in any::<u8>()) {
-        let mut decider = Decider::new(Settings { cooling: 1, bar: Nanoseconds(1), ..Settings::default() });
+        let mut decider = Decider::new(Settings { cooling: 1, ..Settings::default() });
         let started: BTreeMap<Process, RankSeen> = seen.ranks.iter().map(|rank| (rank.process, rank.clone())).collect();
         let alone = |seen: &Observation, rank: &RankSeen| {
             !seen.ranks.iter().any(|other| other.process != rank.process && other.cores == rank.cores)
@@ -259,9 +249,10 @@ proptest! {
             let (of_ranks, of_cores) = level.split_at(seen.ranks.len());
             for (rank, share) in seen.ranks.iter_mut().zip(of_ranks) {
                 (rank.wait, rank.mpi, rank.progress) = (Some(*share), Some(*share), Some(1.0 + *share));
+                rank.pause = Some(1e-3 * *share);
             }
             for (core, share) in seen.cores.iter_mut().zip(of_cores) {
-                core.taken = Some(*share);
+                (core.taken, core.stretch) = (Some(*share), Some(1e-3 * (1.0 - *share)));
             }
             for action in decider.observe(&seen.clone()) {
                 let (Action::Move { step, .. } | Action::Undo { step, .. }) = &action else { continue };
@@ -283,7 +274,7 @@ proptest! {
                     }
                 }
                 if is_move && refuse & 1 << (window % 8) != 0 {
-                    let undone = decider.refused(&seen, step);
+                    let undone = decider.refused(step);
                     prop_assert!(undone.iter().all(is_undo) || undone.is_empty());
                     for change in undone.iter().flat_map(|action| match action { Action::Undo { step, .. } => step.clone(), _ => vec![] }) {
                         seen.ranks.iter_mut().find(|rank| rank.process == change.process).unwrap().cores = change.to;

@@ -36,6 +36,9 @@ impl Measure {
     }
 }
 
+/// A window after the move that has less than this of the worst one before it ends the trial.
+const FAR_WORSE: f64 = 0.95;
+
 /// A proposal that is carried out and judged.
 #[derive(Debug, Clone)]
 pub struct Trial {
@@ -63,6 +66,15 @@ pub struct Verdict {
     pub after: f64,
     /// The share of pairs of a window before and one after in which the later is better.
     pub better: f64,
+    /// The windows after the move.
+    pub windows: usize,
+}
+
+impl Verdict {
+    /// The windows' worth of work that the trial lost.
+    pub fn lost(&self) -> f64 {
+        (1.0 - self.after / self.before.max(f64::MIN_POSITIVE)).max(0.0) * self.windows as f64
+    }
 }
 
 impl Trial {
@@ -115,7 +127,7 @@ impl Trial {
         back.iter().all(|change| is_there(change) && may_go(change)) && self.pending.iter().flatten().all(may_go)
     }
 
-    /// Adds a window; returns the verdict once there are enough.
+    /// Adds a window; returns the verdict once there are enough, or at once where the job is far slower.
     pub fn judge(&mut self, seen: &Observation, judged: usize) -> Option<Verdict> {
         if self.settling > 0 {
             self.settling -= 1;
@@ -123,11 +135,14 @@ impl Trial {
         }
         // An unknown measure counts as 0.
         self.after.push(self.measure.of(seen).unwrap_or(0.0));
-        (self.after.len() >= judged).then(|| Verdict {
+        let worst = self.before.iter().copied().fold(f64::INFINITY, f64::min);
+        let is_far_worse = self.after.iter().all(|after| *after < FAR_WORSE * worst);
+        (self.after.len() >= judged || is_far_worse).then(|| Verdict {
             measure: self.measure,
             before: median(&self.before),
             after: median(&self.after),
             better: superiority(&self.before, &self.after),
+            windows: self.after.len(),
         })
     }
 }

@@ -114,6 +114,8 @@ pub struct RankNow {
     pub mpi: Option<f64>,
     /// Modelled; see [`crate::split`].
     pub wait: Option<f64>,
+    /// Length of a wait, s: the mean over the time that the rank waited. Modelled.
+    pub pause: Option<f64>,
     /// Share of time blocked outside MPI, from samples.
     pub blocked: Option<f64>,
     /// The cause, where the rank was blocked for most of its time outside MPI.

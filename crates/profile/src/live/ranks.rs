@@ -39,6 +39,8 @@ pub struct Followed {
     is_checked: bool,
     /// Share of its threads' time between the last two looks in calls that are over.
     wait: Option<f64>,
+    /// Length of these calls' waits, s: the mean over the time that they waited.
+    pause: Option<f64>,
     /// Messages that the rank had sent when its partners were read, and the partners.
     partners: (u64, Vec<u32>),
     /// Unfinished calls: the function, the share of the time since the previous look, and whether the call may be waiting.
@@ -169,6 +171,7 @@ impl Followed {
             compared: None,
             is_checked: false,
             wait: None,
+            pause: None,
             partners: (0, vec![]),
             held: vec![],
         }
@@ -264,7 +267,7 @@ impl Followed {
             if seconds <= 0.0 {
                 return;
             }
-            let mut all = Parts::default();
+            let (mut all, mut pauses) = (Parts::default(), 0.0);
             let mut sums: BTreeMap<(FunctionId, u32), Sum> = BTreeMap::new();
             for (place, calls) in self.calls.iter().enumerate() {
                 let cell = before.get(place).map_or(calls.cell, |before| since(&calls.cell, &before.cell));
@@ -276,6 +279,7 @@ impl Followed {
                 sum.calls += cell.calls as f64 / seconds;
                 sum.parts.add(parts);
                 all.add(parts);
+                pauses += parts.wait * parts.wait / cell.calls as f64;
             }
             let glance = self.glance.as_ref();
             let threads = glance.into_iter().flat_map(|glance| &glance.threads);
@@ -290,6 +294,7 @@ impl Followed {
             // Where calls are too few to divide, their wait is unknown.
             let is_told = all.undivided < 0.5 * all.sum() || all.sum() == 0.0;
             self.wait = is_told.then(|| all.wait / seconds / threads);
+            self.pause = (is_told && all.wait > 0.0).then(|| pauses / all.wait);
         }
         self.compared = Some((now, std::mem::take(&mut self.calls)));
     }
@@ -377,6 +382,8 @@ impl Followed {
             calls: rate(|seen| seen.calls),
             mpi,
             wait,
+            // A long call that goes on is a wait of its own.
+            pause: before.filter(|_| held > 0.5).map(|before| held * passed(&before)).or(self.pause),
             blocked: blocked.map(|(share, _)| share.min(outside)),
             stall: stall.map(|(share, parts)| Stall::most(share, parts)),
             messages: rate(|seen| seen.messages),

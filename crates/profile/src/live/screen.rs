@@ -322,6 +322,7 @@ mod tests {
             calls: Some(9600.0 + i as f64),
             mpi: Some(0.4),
             wait: (i != 2).then(|| i as f64 / ranks as f64),
+            pause: None,
             blocked: (i % 8 == 4).then_some(0.55),
             stall: (i % 8 == 4).then_some(Stall::Sleep),
             messages: Some(1500.0),

@@ -2,6 +2,7 @@
 
 mod congestion;
 mod cores;
+mod daemon;
 mod dilate;
 mod mapping;
 mod measuring;
@@ -14,7 +15,8 @@ use std::process::ExitCode;
 
 use machine::Result;
 
-/// Measures message paths, MPI's messages, semantics, and what the profiler, a mapping or slower protocol work costs
+/// Measures message paths, MPI's messages, semantics, and what the profiler, a mapping or slower protocol work costs, and what
+/// the daemon gains
 #[derive(clap::Args)]
 pub struct Arguments {
     #[command(subcommand)]
@@ -29,6 +31,7 @@ enum What {
     Congestion(congestion::Arguments),
     Profiler(profiler::Arguments),
     Mapping(mapping::Arguments),
+    Daemon(daemon::Arguments),
     Dilate(dilate::Arguments),
     Cores(cores::Arguments),
 }
@@ -41,6 +44,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         What::Congestion(arguments) => congestion::run(arguments),
         What::Profiler(arguments) => profiler::run(arguments),
         What::Mapping(arguments) => mapping::run(arguments),
+        What::Daemon(arguments) => daemon::run(arguments),
         What::Dilate(arguments) => dilate::run(arguments),
         What::Cores(arguments) => cores::run(arguments),
     }
