@@ -116,7 +116,9 @@ impl Prices {
     }
 }
 
-fn price(kind: Kind, costs: &Costs, ways: &Ways, draw: &Draw) -> Result<Price> {
+/// # Errors
+/// The way was never measured here.
+pub fn price(kind: Kind, costs: &Costs, ways: &Ways, draw: &Draw) -> Result<Price> {
     let way = ways.of(kind.reach);
     let nth = usize::from(kind.reach == Reach::Between);
     let value = |item: &Item, bytes: u64, place: f64| -> Result<f64> {
