@@ -282,7 +282,7 @@ impl Delays {
         }
         let all: u64 = wanted.iter().map(|delays| delays.ticks).sum();
         self.room = self.asked.ticks(LONGEST);
-        let mut now = clock::ticks(self.asked.clock);
+        let now = clock::ticks(self.asked.clock);
         if (self.spent + all) as f64 > SHARE * now.saturating_sub(self.asked.began) as f64 {
             self.stopped = true;
             self.of_columns.fill(0);
@@ -290,7 +290,9 @@ impl Delays {
         }
         let mut spun = 0;
         for (kind, delays) in wanted.into_iter().enumerate().filter(|(_, delays)| delays.count > 0) {
-            let from = now;
+            // Work of this loop that a block without delays has too is no part of the spin.
+            let from = clock::settled(self.asked.clock);
+            let mut now = from;
             while now.saturating_sub(from) < delays.ticks {
                 now = clock::ticks(self.asked.clock);
             }
