@@ -203,17 +203,27 @@ fn never() -> bool {
     false
 }
 
-impl Commands for Starter {
-    fn run(&mut self, arm: &Arm, limit: Nanoseconds) -> Result<Ran> {
+impl Starter {
+    /// As [`Commands::run`]; once `enough` is true the run is ended, as at its limit.
+    ///
+    /// # Errors
+    /// Those of [`Commands::run`].
+    pub fn run_until(&mut self, arm: &Arm, limit: Nanoseconds, enough: &dyn Fn() -> bool) -> Result<Ran> {
         self.quota.has_run = true;
         let manner = StartOptions {
             profiler: self.profiler.as_deref(),
             within: &self.within,
             reads: self.reads.as_deref(),
             probed: true,
-            stop: &linux::signal::interrupted,
+            stop: &|| linux::signal::interrupted() || enough(),
         };
         self.start(arm, limit, &manner)
+    }
+}
+
+impl Commands for Starter {
+    fn run(&mut self, arm: &Arm, limit: Nanoseconds) -> Result<Ran> {
+        self.run_until(arm, limit, &|| false)
     }
 
     fn aside(&mut self, arm: &Arm, stage: Stage, words: &[String], limit: Nanoseconds) -> Result<Ran> {

@@ -52,7 +52,7 @@ fn wrapper(shim: &mut Shim, function: &Function, large: bool) -> usize {
          struct call call;\n    \
          if (NESTED())\n        \
          return real({passed});\n    \
-         BEGIN({id}, {language});\n{stores}{before}{post}    \
+         BEGIN({id}, {language});\n{stores}{post}{before}    \
          ENTER();\n    \
          call.result = real({kept});\n    \
          LEAVE();\n    \

@@ -141,7 +141,7 @@ fn wrapper(shim: &mut Shim, function: &Function, form: &Form, target: &str, name
          struct here *here = HERE();\n    \
          struct call call;\n    \
          if (NESTED()) {{\n        real({passed});\n        return;\n    }}\n    \
-         BEGIN({id}, {language});\n{stores}{before}{post}    \
+         BEGIN({id}, {language});\n{stores}{post}{before}    \
          ENTER();\n    \
          real({passed_on});\n    \
          call.result = a{error} ? (W)*(const int *)a{error} : 0;\n    \

@@ -71,13 +71,14 @@ pub fn before(function: &Function) -> &'static str {
     }
 }
 
-/// Source that runs before a call that begins messages, where messages are delayed.
+/// Source that runs first of all before a call that begins messages, where there are delays, and before any other where computing
+/// is delayed.
 pub fn post(function: &Function) -> &'static str {
     let begins = function.argument("dest").is_some() && !function.name.ends_with("_init");
     if begins || ["Start", "Startall"].contains(&function.name) {
         "    if (__builtin_expect(here->extra & 2, 0))\n        plimsoll_post(here, &call);\n"
     } else {
-        ""
+        "    if (__builtin_expect(here->extra & 4, 0))\n        plimsoll_post(here, &call);\n"
     }
 }
 

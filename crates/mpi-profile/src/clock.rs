@@ -46,6 +46,21 @@ pub fn ticks(kind: u32) -> u64 {
     }
 }
 
+/// [`ticks`] once all that the thread did before is over: a processor may read its counter while loads are on their way.
+pub fn settled(kind: u32) -> u64 {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: every x86-64 processor has the instruction.
+    unsafe {
+        core::arch::x86_64::_mm_lfence();
+    }
+    #[cfg(target_arch = "aarch64")]
+    // SAFETY: the barrier changes no state.
+    unsafe {
+        core::arch::asm!("isb")
+    };
+    ticks(kind)
+}
+
 pub fn nanoseconds(clock: libc::clockid_t) -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the clock is one that every Linux has.

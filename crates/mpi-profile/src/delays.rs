@@ -17,6 +17,9 @@ use crate::timeline::arguments::{self, Arguments};
 /// By how much a spin may end late, ns, and still be a delay of that length.
 const LATE: f64 = 1000.0;
 
+/// The least delay of computing, ns: a shorter one takes no less, since it ends with a reading of the clock; and the longest.
+const COMPUTING: [f64; 2] = [100.0, 10.0 * LONGEST];
+
 /// The delays that are requested of a rank.
 #[derive(Debug)]
 pub struct Asked {
@@ -179,7 +182,7 @@ fn placed(text: &str) -> Option<Vec<String>> {
 pub struct Delays {
     pub asked: &'static Asked,
     thread: *mut Thread,
-    /// Ticks that all delays of the thread took.
+    /// Ticks that all delays of the thread took, without those in which it had lost its core.
     spent: u64,
     stopped: bool,
     /// Delays due at the present call, by [`injected`], and the ticks that further ones may take.
@@ -187,8 +190,6 @@ pub struct Delays {
     /// The same ticks by column.
     of_columns: Vec<u64>,
     room: u64,
-    /// Ticks that [`crate::perturb::post`] took before the present call was entered.
-    pub before: u64,
     /// The bytes that the present call sends are known only once the call succeeds.
     pub send_unknown: bool,
     /// Ticks when the thread resumed after its last call; 0: no call yet.
@@ -210,7 +211,6 @@ impl Delays {
             wanted: Default::default(),
             of_columns: vec![0; columns],
             room: asked.ticks(LONGEST),
-            before: 0,
             send_unknown: false,
             resumed: 0,
             owed: vec![0.0; columns],
@@ -257,13 +257,13 @@ impl Delays {
         }
     }
 
-    /// Adds the delay of computing for so many ticks, as far as there is room; the rest stays due.
+    /// Adds the delay of computing for so many ticks; what is beyond the longest stays due while the column is on.
     pub fn compute(&mut self, gap: u64) {
+        let [least, most] = COMPUTING.map(|nanoseconds| nanoseconds * self.asked.rate);
         for (place, column, is_on) in self.asked.columns().filter(|(_, column, _)| column.compute > 0.0) {
-            self.owed[place] += is_on * gap as f64 * column.compute;
-            let now = self.owed[place].min(self.room as f64);
+            self.owed[place] = is_on * (self.owed[place] + gap as f64 * column.compute);
+            let now = if self.owed[place] < least { 0.0 } else { self.owed[place].min(most) };
             self.owed[place] -= now;
-            self.room -= now as u64;
             self.of_columns[place] += now as u64;
             let Injected { ticks, .. } = self.wanted[injected::COMPUTE];
             self.wanted[injected::COMPUTE] = Injected { count: 1, ticks: ticks + now as u64 };
@@ -282,7 +282,7 @@ impl Delays {
         }
         let all: u64 = wanted.iter().map(|delays| delays.ticks).sum();
         self.room = self.asked.ticks(LONGEST);
-        let mut now = clock::ticks(self.asked.clock);
+        let now = clock::ticks(self.asked.clock);
         if (self.spent + all) as f64 > SHARE * now.saturating_sub(self.asked.began) as f64 {
             self.stopped = true;
             self.of_columns.fill(0);
@@ -290,15 +290,18 @@ impl Delays {
         }
         let mut spun = 0;
         for (kind, delays) in wanted.into_iter().enumerate().filter(|(_, delays)| delays.count > 0) {
-            let from = now;
+            // Work of this loop that a block without delays has too is no part of the spin.
+            let from = clock::settled(self.asked.clock);
+            let mut now = from;
             while now.saturating_sub(from) < delays.ticks {
                 now = clock::ticks(self.asked.clock);
             }
             let more = now.saturating_sub(from);
             // A spin that takes much longer has lost its core, as the program would have elsewhere.
-            spun += more.min(delays.ticks + self.asked.ticks(LATE));
+            let own = more.min(delays.ticks + self.asked.ticks(LATE));
+            spun += own;
+            self.spent += own;
             let ticks = if delays.ticks > 0 { more + self.asked.reading } else { 0 };
-            self.spent += ticks;
             self.count(kind, Injected { count: delays.count, ticks });
         }
         let longer = spun as f64 / all.max(1) as f64;

@@ -36,6 +36,7 @@ pub mod depth {
 pub mod extra {
     pub const TRACE: u64 = 1;
     pub const DELAY: u64 = 2;
+    pub const COMPUTE: u64 = 4;
 }
 
 const COMMUNICATORS: usize = 16;
@@ -118,7 +119,10 @@ impl Here {
         self.tracing = tracing.map(Box::new);
         self.delays = self.rank.delays.as_ref().map(|asked| Box::new(Delays::new(asked, self.thread, self.index)));
         let of = |there: bool, bit: u64| if there { bit } else { 0 };
-        self.extra = of(self.tracing.is_some(), extra::TRACE) | of(self.delays.is_some(), extra::DELAY);
+        let computes = self.delays.as_ref().is_some_and(|delays| delays.asked.computes);
+        self.extra = of(self.tracing.is_some(), extra::TRACE)
+            | of(self.delays.is_some(), extra::DELAY)
+            | of(computes, extra::COMPUTE);
     }
 
     /// Closes the timeline: the thread, or the process, seems to end.

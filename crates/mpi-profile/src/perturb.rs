@@ -1,7 +1,7 @@
 //! Injected delays: before messages begin, after receives complete, and in proportion to the program's computing.
 //!
 //! Each delay is a spin on the core of the calling thread, outside the recorded time of the call: it stands for work of
-//! that core, not for latency. Each delay and their sum are bounded; their ticks are counted in the thread's totals.
+//! that core, not for latency. That of computing comes before the call that ends the computing, whose wait would hide it. Each delay and their sum are bounded; their ticks are counted in the thread's totals.
 
 use record::functions::Class;
 use record::layout::Site;
@@ -15,22 +15,27 @@ use crate::requests::Operation;
 use crate::rules::{Amount, NONE, Requests, Rule, Special, Times};
 use crate::state;
 
-/// Delays a call that begins messages, before its entry.
+/// Delays the thread before the entry of a call: for its computing since the last one, and for the messages that the call begins.
 ///
 /// # Safety
 /// The call has the arguments of its function.
 #[cold]
 pub unsafe fn post(here: &mut Here, call: &Call) {
     let Some(mut delays) = here.delays.take() else { return };
-    let from = delays.moment();
-    delays.send_unknown = false;
+    let now = delays.moment();
     let generation = state::generation();
-    if delays.asked.sends && !state::paused(generation) {
+    if !state::paused(generation) {
         // SAFETY: by this function's contract; each function of the table has a rule.
         unsafe {
             let rule = &*here.rules.add(call.function as usize);
+            if delays.resumed != 0 && rule.special == Special::No {
+                delays.compute(now.saturating_sub(delays.resumed));
+            }
             match rule.requests {
+                _ if !delays.asked.sends => {}
                 Requests::Starts { count, requests } => started(here, call, count, requests, &mut delays),
+                Requests::Prepares(_) => {}
+                _ if rule.dest == NONE => {}
                 _ => match known(here, call, rule, &delays).filter(|_| generation == here.generation) {
                     Some((bytes, peer)) => delays.send(bytes, peer),
                     None => delays.send_unknown = call.integer(rule.dest) != here.abi().proc_null,
@@ -39,7 +44,6 @@ pub unsafe fn post(here: &mut Here, call: &Call) {
         }
         delays.spend();
     }
-    delays.before = delays.moment().saturating_sub(from);
     here.delays = Some(delays);
 }
 
@@ -118,13 +122,9 @@ pub unsafe fn after(here: &mut Here, call: &Call, rule: &Rule, facts: &Facts, si
             // SAFETY: by this function's contract, and the call succeeded.
             unsafe { want_after(here, call, rule, facts, &mut delays) };
         }
-        let gap = call.entered.saturating_sub(delays.before).saturating_sub(delays.resumed);
-        if delays.resumed != 0 && rule.special == Special::No && asked.computes {
-            delays.compute(gap);
-        }
     }
     delays.spend();
-    (delays.before, delays.send_unknown) = (0, false);
+    delays.send_unknown = false;
     delays.resumed = delays.moment();
     here.delays = Some(delays);
 }

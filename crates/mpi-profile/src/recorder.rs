@@ -58,7 +58,7 @@ unsafe fn before(here: &mut Here, call: &mut Call) {
     }
 }
 
-/// Runs before a call that begins messages, where messages are delayed.
+/// Runs before a call that begins messages, where there are delays, and before any other where computing is delayed.
 ///
 /// # Safety
 /// The contract of [`plimsoll_before`].

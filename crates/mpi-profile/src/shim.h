@@ -15,7 +15,7 @@ struct here {
     uint32_t clock;      /* 1: the processor's counter, 2: CLOCK_MONOTONIC */
     volatile struct thread *thread;
     void *frame;         /* of the outermost wrapper */
-    uint64_t extra;      /* 1: a timeline is written, 2: messages are delayed */
+    uint64_t extra;      /* 1: a timeline is written, 2: there are delays, 4: computing is delayed */
 };
 
 /* The first words of layout::Thread. */

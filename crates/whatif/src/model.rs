@@ -126,7 +126,10 @@ pub(crate) fn measured(costs: &Costs, item: &Item, size: Bytes, place: f64) -> R
 }
 
 /// The price of a kind.
-pub(crate) fn price(kind: Kind, costs: &Costs, ways: &Ways, draw: &Draw) -> Result<Price> {
+///
+/// # Errors
+/// The way was never measured here.
+pub fn price(kind: Kind, costs: &Costs, ways: &Ways, draw: &Draw) -> Result<Price> {
     let way = ways.of(kind.reach);
     let nth = usize::from(kind.reach == Reach::Between);
     let value = |item: &Item, bytes: u64, place: f64| measured(costs, item, Bytes(bytes), place);

@@ -1,5 +1,6 @@
 //! `plimsoll whatif delay`: causal experiments with the unmodified program.
 
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -12,16 +13,16 @@ use bench::mpi::request::{self, Request};
 use experiment::axes::Axes;
 use experiment::cause::Cause;
 use experiment::ledger::{Kind, Ledger, Prediction};
-use experiment::trial::conduct::Commands;
 use experiment::trial::design::Arm;
 use launch::installation::Choice;
 use launch::trial::{self, Starter, carriers_quantity, subject};
 use linux::output;
 use linux::warden::Warden;
-use machine::{Bytes, CoreId, Fault, Nanoseconds, Probe, Result, count};
+use machine::{Bytes, CoreId, Fault, Nanoseconds, Probe, Result, count, figure};
 use profile::profile::Profile;
 use profile::tables::Tables;
 use record::blocks::{Progress, Schedule};
+use record::layout::words;
 use record::perturbation::Perturbation;
 use rounds::blocks::{Blocks, Plan, conduct};
 use rounds::clocks::Clocks;
@@ -29,9 +30,10 @@ use rounds::contrast::FIRST_LOOK;
 use rounds::estimate::Estimate;
 use rounds::point::Receiver;
 use tempfile::TempDir;
+use whatif::candidate::Recorded;
 use whatif::causal::period::{self, Period};
 use whatif::causal::within::{self, Rounds};
-use whatif::causal::{self, Design, Findings, InBlocks, Place, Shown, Target};
+use whatif::causal::{self, Design, Factor, Findings, InBlocks, Place, Shown, Target, Work};
 
 use super::outputs::{self, Json};
 use crate::whatif_page::shell;
@@ -53,6 +55,9 @@ pub struct Arguments {
     /// progress point
     #[arg(long)]
     whole: bool,
+    /// The time of a block that delays of a factor take, in percent; all together take at most 9
+    #[arg(long, value_name = "PERCENT", default_value_t = 100.0 * causal::BLOCK_DOSE, conflicts_with = "whole")]
+    dose: f64,
     /// Seed of the order of the blocks
     #[arg(long, value_name = "SEED", default_value_t = 7)]
     seed: u64,
@@ -86,6 +91,12 @@ const COUNTED: &str = "counted";
 
 const SEED: u64 = 0x0051_1A11_0000_0007;
 
+/// The name of the usual progress point.
+const COLLECTIVES: &str = "collectives";
+
+/// Between two looks at a run that counts.
+const LOOK: Duration = Duration::from_secs(1);
+
 /// The limit of a run's time over that of the first one; at least a minute.
 const LIMIT_FACTOR: u32 = 10;
 
@@ -98,12 +109,18 @@ fn pair(text: &str) -> Result<(String, String)> {
 
 pub fn run(arguments: Arguments) -> Result<ExitCode> {
     linux::signal::watch()?;
+    let dose = arguments.dose / 100.0;
+    if !(causal::LEAST_OF_BLOCK..=causal::ALL_DOSES).contains(&dose) {
+        let (least, most) = (100.0 * causal::LEAST_OF_BLOCK, 100.0 * causal::ALL_DOSES);
+        return Err(Fault::new("--dose", "it is no dose of a block", format!("name percent, from {least} to {most}")));
+    }
     let mut targets = arguments.targets.clone();
     targets.dedup();
-    let mut runs = Runs::new(&arguments.command, arguments.budget.duration())?;
+    let mut runs = Runs::new(&arguments.command, targets.clone(), arguments.budget.duration())?;
     eprintln!("plimsoll: a first run counts what there is to delay");
     let ends = Design::counting(&targets);
-    let profile = runs.counted(&period::counting(Progress::Collectives, ends))?;
+    let collectives = arguments.progress.as_deref().is_none_or(|name| name == COLLECTIVES) && !arguments.whole;
+    let profile = runs.counted(Progress::Collectives, ends, collectives)?;
     let first = Shown::of(&profile)?;
     let targets = targets.into_iter().flat_map(|target| target.each(profile.ranks.len())).collect::<Vec<_>>();
     exist(&targets, profile.ranks.len())?;
@@ -116,10 +133,22 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         false => runs.period(&profile, ends, arguments.progress.as_deref())?,
     };
     runs.began = Instant::now();
-    let findings = match period {
-        Some(period) => in_blocks(&mut runs, InBlocks::of(&targets, &first, period, arguments.seed)?, &first)?,
+    let mut findings = match period {
+        Some(period) => in_blocks(&mut runs, InBlocks::of(&targets, &first, period, arguments.seed, dose)?, &first)?,
         None => whole_runs(&mut runs, &Design::of(&targets, &first)?, &first, arguments.rounds)?,
     };
+    if profile.ranks.iter().any(|rank| rank.header.finalized == 0) {
+        let part = figure::nanoseconds(first.elapsed);
+        findings.notes.push(format!(
+            "the first run was ended once its repetition was known: figures of a run are of {part} of one"
+        ));
+    }
+    let work = work(&profile, &first);
+    let messages = findings.slopes.iter().any(|slope| slope.target.factor != Factor::Compute);
+    if let Some(fault) = work.as_ref().err().filter(|_| messages) {
+        findings.notes.push(format!("the parts of messages are not known: {fault}"));
+    }
+    findings.weigh(&first, work.ok().as_ref());
     if linux::signal::interrupted() {
         eprintln!("plimsoll: a signal ended it before all was measured");
     }
@@ -128,6 +157,15 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         tell_prediction(&arguments.command, (from, to), dearer, &findings)?;
     }
     Ok(super::exit_code())
+}
+
+/// The work of messages, by the costs of what carried them.
+fn work(profile: &Profile, first: &Shown) -> Result<Work> {
+    let known = machine::costs::store::live()?;
+    let library = profile.ranks.iter().map(|rank| words(&rank.header.library)).min().unwrap_or_default();
+    let hosts: BTreeSet<String> = profile.ranks.iter().map(Tables::host).collect();
+    let recorded = Recorded { command: &profile.job.command, library: &library, between: hosts.len() > 1 };
+    Work::of(&first.sizes, &known.costs, &recorded.ways(&known.costs, None)?, recorded.between)
 }
 
 /// Refuses ranks that the program does not have, and more columns than a schedule has.
@@ -160,7 +198,7 @@ fn in_blocks(runs: &mut Runs, design: InBlocks, first: &Shown) -> Result<Finding
     loop {
         eprintln!("plimsoll: run {} is delayed on purpose, on and off in blocks", count + 1);
         let began = Instant::now();
-        let profile = runs.profiled(Some(&schedule))?;
+        let profile = runs.profiled(Some(&schedule), &|| runs.began.elapsed() > runs.budget)?;
         marks |= Shown::of(&profile)?.marks;
         rounds.add(&within::blocks(&profile, &schedule)?, &schedule);
         count += 1;
@@ -289,8 +327,10 @@ fn dearer(from: &str, to: &str, first: &Shown, hosts: usize, own: &Path) -> Resu
 
 /// Whole runs under the profiler.
 struct Runs<'a> {
-    starter: Starter,
+    starter: RefCell<Starter>,
     command: &'a [String],
+    /// What is to be delayed in its later runs.
+    targets: Vec<Target>,
     own: PathBuf,
     place: TempDir,
     _warden: Warden,
@@ -304,14 +344,15 @@ struct Runs<'a> {
 }
 
 impl<'a> Runs<'a> {
-    fn new(command: &'a [String], budget: Duration) -> Result<Runs<'a>> {
+    fn new(command: &'a [String], targets: Vec<Target>, budget: Duration) -> Result<Runs<'a>> {
         let own = machine::here::program()?;
         let place = tempfile::Builder::new().prefix("plimsoll-whatif-").tempdir();
         let place = place.map_err(|e| Fault::because("folder for profiles", e, "free space in TMPDIR"))?;
         let warden = Warden::over_marked(MARK, &trial::mark(place.path()), place.path())?;
         Ok(Runs {
-            starter: Starter::new()?,
+            starter: RefCell::new(Starter::new()?),
             command,
+            targets,
             own,
             place,
             _warden: warden,
@@ -324,13 +365,23 @@ impl<'a> Runs<'a> {
         })
     }
 
-    /// A run whose delays have no length; its folder is kept for the hosts of the ranks.
-    fn counted(&mut self, what: &Schedule) -> Result<Profile> {
+    /// A run whose delays have no length; its folder is kept for the hosts of the ranks. With `ended` it is ended once its period is
+    /// known.
+    fn counted(&mut self, progress: Progress, ends: Perturbation, ended: bool) -> Result<Profile> {
         let (began, folder) = (Instant::now(), self.place.path().join(COUNTED));
         let _ = std::fs::remove_dir_all(&folder);
-        let profile = self.recorded(Some(what), &folder)?;
+        let looked = Cell::new(began);
+        let is_told = || {
+            let is_due = ended && looked.get().elapsed() >= LOOK;
+            is_due && {
+                let told = period::is_told(&folder, progress, &self.targets);
+                looked.set(Instant::now());
+                told
+            }
+        };
+        let profile = self.recorded(Some(&period::counting(progress, ends)), &folder, &is_told)?;
         self.took = began.elapsed();
-        self.limit = (self.took * LIMIT_FACTOR).max(Duration::from_secs(60));
+        self.limit = (self.took * LIMIT_FACTOR).max(2 * self.budget).max(Duration::from_secs(60));
         self.hosts = profile.ranks.iter().map(Tables::host).collect::<BTreeSet<_>>().len();
         self.fits(&profile)?;
         Ok(profile)
@@ -339,7 +390,7 @@ impl<'a> Runs<'a> {
     /// The progress point: the one that is named, else collectives, else the call site with most calls. `None`: there is none.
     fn period(&mut self, profile: &Profile, ends: Perturbation, named: Option<&str>) -> Result<Option<Period>> {
         let collectives = || Period::of(profile, Progress::Collectives, "collectives over all ranks".to_owned());
-        if named == Some("collectives") {
+        if named == Some(COLLECTIVES) {
             return collectives().map(Some);
         }
         let candidates = period::candidates(profile);
@@ -352,7 +403,7 @@ impl<'a> Runs<'a> {
             },
         };
         eprintln!("plimsoll: a second run counts the passes of {}", chosen.name);
-        let profile = self.counted(&period::counting(chosen.progress, ends))?;
+        let profile = self.counted(chosen.progress, ends, true)?;
         match Period::of(&profile, chosen.progress, chosen.name.clone()) {
             Err(fault) if named.is_none() => Ok(whole_instead(&fault)),
             found => found.map(Some),
@@ -388,14 +439,15 @@ impl<'a> Runs<'a> {
         ))
     }
 
-    fn profiled(&mut self, what: Option<&Schedule>) -> Result<Profile> {
+    fn profiled(&self, what: Option<&Schedule>, enough: &dyn Fn() -> bool) -> Result<Profile> {
         let folder = self.place.path().join("profile");
-        let profile = self.recorded(what, &folder);
+        let profile = self.recorded(what, &folder, enough);
         let _ = std::fs::remove_dir_all(&folder);
         profile
     }
 
-    fn recorded(&mut self, what: Option<&Schedule>, folder: &Path) -> Result<Profile> {
+    /// The profile of a run, which is ended once `enough` is true.
+    fn recorded(&self, what: Option<&Schedule>, folder: &Path, enough: &dyn Fn() -> bool) -> Result<Profile> {
         let mut words = vec![self.own.display().to_string()];
         words.extend(["profile", "--no-cores", "-o"].map(str::to_owned));
         words.push(folder.display().to_string());
@@ -413,9 +465,16 @@ impl<'a> Runs<'a> {
             proven: false,
             line: String::new(),
         };
-        let ran = self.starter.run(&arm, Nanoseconds(self.limit.as_nanos() as u64));
+        let is_ended = Cell::new(false);
+        let enough = || {
+            is_ended.set(enough());
+            is_ended.get()
+        };
+        let limit = Nanoseconds(self.limit.as_nanos() as u64);
+        let ran = self.starter.borrow_mut().run_until(&arm, limit, &enough);
         ran.and_then(|ran| match ran.failure {
             None => Profile::without_timeline(folder),
+            Some(_) if is_ended.get() => period::part(folder),
             Some(failure) if failure.cause == Cause::TimedOut => {
                 Err(Fault::new("a run", failure.words, "give it more (--budget), or a shorter input"))
             }
@@ -442,7 +501,7 @@ impl Blocks for InTurn<'_, '_> {
     fn block(&mut self, arm: usize, _: u32) -> Result<Shown> {
         let what = self.design.arms[arm].what;
         let what = what.map(|what| Schedule { blocks: None, columns: vec![what] });
-        Shown::of(&self.runs.profiled(what.as_ref())?)
+        Shown::of(&self.runs.profiled(what.as_ref(), &|| false)?)
     }
 
     fn probe(&mut self, _: usize) -> Option<Probe> {

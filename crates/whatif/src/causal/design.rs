@@ -1,6 +1,6 @@
 //! The delays of an experiment, by the figures of a first run.
 
-use machine::{Fault, Result};
+use machine::{Fault, Result, figure};
 use record::blocks::Schedule;
 use record::perturbation::{LONGEST, Perturbation, SHARE};
 
@@ -10,13 +10,13 @@ use super::{Factor, Shown, Target};
 /// The lesser of the two doses: time injected into the rank with most delays, over the time of a run. The other is twice as much.
 const DOSE: f64 = 0.02;
 
-/// The dose of a block, and that of all factors together: below [`SHARE`], at which delays stop.
-const BLOCK_DOSE: f64 = 0.04;
-const ALL_DOSES: f64 = 0.09;
+/// The usual dose of a factor in a block, and the most of all together: below [`SHARE`], at which delays stop.
+pub const BLOCK_DOSE: f64 = 0.04;
+pub const ALL_DOSES: f64 = 0.09;
 
 /// The least greater dose of runs, and that of blocks: a smaller one cannot be told from noise in a reasonable time.
 const LEAST: f64 = 0.01;
-const LEAST_OF_BLOCK: f64 = 0.005;
+pub const LEAST_OF_BLOCK: f64 = 0.005;
 
 /// An arm; each round runs every arm once.
 #[derive(Debug, Clone, PartialEq)]
@@ -85,12 +85,14 @@ impl InBlocks {
     /// The column of delays without length.
     pub const NULL: usize = 0;
 
+    /// `dose_of_each`: the time of a block that each factor's delays take, as a share; less where all together would take too much.
+    ///
     /// # Errors
     /// None of the targets can be measured, or the run is too short.
-    pub fn of(targets: &[Target], first: &Shown, period: Period, seed: u64) -> Result<InBlocks> {
+    pub fn of(targets: &[Target], first: &Shown, period: Period, seed: u64, dose_of_each: f64) -> Result<InBlocks> {
         let at = |rank: usize| targets.iter().filter(|target| target.is_in(rank)).count();
         let together = (0..first.ranks.len()).map(at).max().unwrap_or(0).max(1);
-        let share = BLOCK_DOSE.min(ALL_DOSES / together as f64);
+        let share = dose_of_each.min(ALL_DOSES / together as f64);
         let (mut columns, mut known, mut left_out) = (vec![Design::counting(targets)], Vec::new(), Vec::new());
         for &target in targets {
             match dose(target, first, share, LEAST_OF_BLOCK) {
@@ -109,6 +111,11 @@ impl InBlocks {
     /// The time of a block's measured part by the first run, ns.
     pub fn block(&self) -> f64 {
         self.schedule.blocks.map_or(0.0, |blocks| f64::from(blocks.every - blocks.guard) * self.period.period)
+    }
+
+    /// The time of a block with what is not measured, by the first run, ns.
+    pub fn whole_block(&self) -> f64 {
+        self.schedule.blocks.map_or(0.0, |blocks| f64::from(blocks.every) * self.period.period)
     }
 }
 
@@ -131,7 +138,7 @@ fn dose(target: Target, first: &Shown, share: f64, least: f64) -> std::result::R
             let largest = first.sizes.iter().map(|(bytes, _)| bytes.0).max().unwrap_or(0);
             (most_of(&|rank| rank.bytes as f64), LONGEST / largest.max(1) as f64, "bytes")
         }
-        Factor::Compute => (most_of(&|rank| rank.computing), SHARE, "nanoseconds of computing"),
+        Factor::Compute => (most_of(&|rank| rank.computing), SHARE, "computing"),
     };
     if amount <= 0.0 {
         return Err(format!("the program has no {what}"));
@@ -139,8 +146,12 @@ fn dose(target: Target, first: &Shown, share: f64, least: f64) -> std::result::R
     let dose = (share * first.elapsed / amount).min(most);
     let reached = dose * amount / first.elapsed;
     if reached < least {
+        let amount = match target.factor {
+            Factor::Compute => format!("{} of {what}", figure::nanoseconds(amount)),
+            _ => format!("{amount:.0} {what}"),
+        };
         return Err(format!(
-            "{amount:.0} {what} in a run of {:.2} s are too few: the longest delays would take {:.2} % of it",
+            "{amount} in a run of {:.2} s are too few: the longest delays would take {:.2} % of it",
             first.elapsed / 1e9,
             100.0 * reached
         ));

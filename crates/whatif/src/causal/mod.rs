@@ -11,6 +11,7 @@ mod design;
 mod page;
 pub mod period;
 mod predict;
+mod shares;
 mod target;
 pub mod within;
 
@@ -18,7 +19,7 @@ use machine::{Bytes, Fault, Result};
 use profile::injection::Injection;
 use profile::profile::Profile;
 use profile::summary::Totals;
-use record::functions::{Class, function};
+use record::functions::{Class, counted, function};
 use record::layout::perturbed;
 use record::scale::size_floor;
 use rounds::blocks::{Series, Taken, difference};
@@ -28,11 +29,12 @@ use rounds::nearness::at_one_place;
 use rounds::statistics::median;
 use serde::Serialize;
 
-pub(crate) use within::inverse;
-pub use design::{Arm, Design, InBlocks};
+pub use design::{ALL_DOSES, Arm, BLOCK_DOSE, Design, InBlocks, LEAST_OF_BLOCK};
 pub use page::render as page;
 pub use predict::{Expected, expect};
+pub use shares::{Share, Work};
 pub use target::{Factor, Place, Target};
+pub(crate) use within::inverse;
 
 use period::Period;
 use within::Rounds;
@@ -86,7 +88,10 @@ impl Shown {
         }
         let computing = |rank: &profile::tables::Tables| {
             let (from, to) = rank.run();
-            let inside: u64 = rank.threads.iter().take(1).map(|(_, thread)| thread.ticks.iter().sum::<u64>()).sum();
+            let main = rank.threads.first().map(|(thread, _)| *thread);
+            // MPI_Init and MPI_Finalize lie outside of the run.
+            let calls = rank.calls.iter().filter(|calls| Some(calls.thread) == main && counted(calls.function));
+            let inside = calls.map(|calls| calls.cell.ticks).fold(0, u64::saturating_add);
             rank.seconds((to - from).saturating_sub(inside)) * 1e9
         };
         let amounts = |(place, rank): (usize, &profile::tables::Tables)| Amounts {
@@ -115,21 +120,6 @@ impl Shown {
     fn of_target(&self, target: Target) -> impl Iterator<Item = &Amounts> {
         self.ranks.iter().enumerate().filter(move |(rank, _)| target.is_in(*rank)).map(|(_, of)| of)
     }
-
-    /// The share of computing whose slope is this. A run's time is of degree 1 in all costs, so that these shares of all costs
-    /// together are 1 (Euler).
-    fn share(&self, target: Target, slope: Estimate) -> Share {
-        let all = self.amount(target, |rank| rank.computing) / self.elapsed;
-        let (ranks, most) =
-            self.of_target(target).fold((0, 0.0), |(ranks, most), rank| (ranks + 1, f64::max(most, rank.computing)));
-        let on_path = Estimate {
-            middle: slope.middle * all,
-            low: slope.low * all,
-            high: slope.high * all,
-            samples: slope.samples,
-        };
-        Share { on_path, mean: all / f64::from(ranks.max(1)), most: most / self.elapsed }
-    }
 }
 
 /// Messages by size class, of functions that begin one each.
@@ -148,15 +138,6 @@ fn sizes(profile: &Profile) -> Vec<(Bytes, u64)> {
     classes.into_iter().map(|(class, (count, bytes))| (mean(class, count, bytes), count)).collect()
 }
 
-/// Computing on the run's critical path, by the slope, beside the computing that the profile has. Parts of the run's time.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Share {
-    pub on_path: Estimate,
-    /// Of the ranks that are delayed: the mean, and the most.
-    pub mean: f64,
-    pub most: f64,
-}
-
 /// The part of injected time by which a run gets longer.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Slope {
@@ -171,7 +152,9 @@ pub struct Slope {
     pub bytes: f64,
     /// The doses: time injected into all ranks over the time of a run, or of the blocks with delays.
     pub doses: Vec<f64>,
-    /// For [`Factor::Compute`] within a run.
+    /// The time of the blocks, ns, from which on half the interval's width was at most 20 % of the slope, or 0.05; within a run.
+    pub near_after: Option<f64>,
+    /// `None` where the cost is not known.
     pub share: Option<Share>,
 }
 
@@ -206,8 +189,13 @@ impl Slope {
 
     /// Whether the slope is known well enough.
     fn is_enough(&self) -> bool {
-        self.interval.is_some_and(|of| (of.high - of.low) / 2.0 <= (NEAR_ENOUGH * of.middle.abs()).max(SMALL))
+        self.interval.is_some_and(|of| is_within(&of, NEAR_ENOUGH))
     }
+}
+
+/// Whether half the interval's width is at most so large a share of the slope, or small in itself.
+fn is_within(of: &Estimate, share: f64) -> bool {
+    (of.high - of.low) / 2.0 <= (share * of.middle.abs()).max(SMALL)
 }
 
 /// The precision, as a part of the injected time, to which a slope must be known: 0, a half and all are then apart.
@@ -215,6 +203,8 @@ pub const TOLD: f64 = 0.25;
 
 /// Half the width of a slope's interval that is enough, as a share of the slope,
 const NEAR_ENOUGH: f64 = 0.15;
+/// the share whose time is told,
+const NEAR: f64 = 0.2;
 /// and as an absolute value.
 const SMALL: f64 = 0.05;
 
@@ -316,15 +306,15 @@ impl Findings {
         let slopes = design.targets.iter().zip(&columns[InBlocks::NULL + 1..]);
         let slopes: Vec<Slope> = slopes
             .map(|(target, column)| {
-                let mut slope = Slope {
+                let slope = Slope {
                     target: *target,
                     interval: column.slope,
                     count: first.amount(*target, |rank| rank.delays[target.factor.kind()] as f64),
                     bytes: first.amount(*target, |rank| rank.bytes as f64),
                     doses: vec![column.dose],
+                    near_after: column.near_after.map(|blocks| blocks as f64 * design.whole_block()),
                     share: None,
                 };
-                slope.share = slope.possible().filter(|_| target.factor == Factor::Compute).map(|of| first.share(*target, of));
                 let acts_later = |of: &Estimate| (of.low > 0.0 || of.high < 0.0) && of.middle.abs() > LATER;
                 if let Some(of) = column.later.filter(acts_later) {
                     notes.push(format!(
@@ -399,6 +389,7 @@ impl Design {
                     count: mean(arms[1], &|run| run.given[kind].0 as f64),
                     bytes: mean(arms[1], &|run| run.bytes as f64),
                     doses: vec![mean(arms[1], &dose), mean(arms[2], &dose)],
+                    near_after: None,
                     share: None,
                 }
             })

@@ -77,6 +77,9 @@ fn words(slope: &Slope, findings: &Findings) -> String {
         100.0 * of.low,
         100.0 * of.high
     );
+    if let Some(after) = slope.near_after {
+        let _ = writeln!(text, "  known to 20 % of itself, or 0.05, after {} of blocks", figure::nanoseconds(after));
+    }
     if let Some((within, times)) = findings.within.as_ref().zip(slope.times_needed()) {
         let all = times * within.blocks as f64 * within.block;
         let _ = writeln!(
@@ -123,19 +126,19 @@ fn words(slope: &Slope, findings: &Findings) -> String {
     text
 }
 
-/// Computing on the critical path, by slopes, beside the computing of the profile.
+/// The parts of a run on its critical path, by slopes, beside those of the ranks.
 fn shares(findings: &Findings) -> String {
     let of = |slope: &Slope| Some((slope.target, slope.share?));
     let all: Vec<_> = findings.slopes.iter().filter_map(of).collect();
     if all.is_empty() {
         return String::new();
     }
-    let mut text =
-        "\nComputing on the critical path, by slopes, and the ranks' computing in the profile, of a run:\n".to_owned();
+    let mut text = "\nParts of a run on its critical path, by slopes (a cost 1 % higher makes a run 1 % of its part longer), and in the ranks:\n"
+        .to_owned();
     for (target, share) in &all {
         let _ = writeln!(
             text,
-            "  {target}: {:.1} % ({:.1} .. {:.1} %); profile {:.1} % on average, {:.1} % at most",
+            "  {target}: {:.1} % ({:.1} .. {:.1} %); ranks {:.1} % on average, {:.1} % at most",
             100.0 * share.on_path.middle,
             100.0 * share.on_path.low,
             100.0 * share.on_path.high,
@@ -145,14 +148,16 @@ fn shares(findings: &Findings) -> String {
     }
     if all.len() > 1 {
         let sum: f64 = all.iter().map(|(_, share)| share.on_path.middle).sum();
+        let in_ranks: f64 = all.iter().map(|(_, share)| share.of_all).sum();
         let half = |share: &super::Share| ((share.on_path.high - share.on_path.low) / 2.0).powi(2);
         let half = all.iter().map(|(_, share)| half(share)).sum::<f64>().sqrt();
         let _ = writeln!(
             text,
-            "  sum: {:.1} % ({:.1} .. {:.1} %)",
+            "  sum: {:.1} % ({:.1} .. {:.1} %); ranks {:.1} %",
             100.0 * sum,
             100.0 * (sum - half),
-            100.0 * (sum + half)
+            100.0 * (sum + half),
+            100.0 * in_ranks
         );
     }
     text

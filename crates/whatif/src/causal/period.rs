@@ -1,22 +1,32 @@
 //! The progress point of a program: the call that all ranks make equally often, which cuts a run into blocks.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use machine::{Fault, Result, count, figure};
 use profile::profile::Profile;
 use profile::sites;
+use profile::tables::Tables;
 use record::blocks::{Blocks, Mark, Progress, Schedule};
 use record::functions::{FunctionId, function};
-use record::layout::words;
+use record::layout::{perturbed, words};
 use record::perturbation::Perturbation;
 use serde::Serialize;
 use std::time::Duration;
+
+use super::Target;
 
 /// Passes between two marks of a run that counts.
 const COUNTED: u32 = 8;
 
 /// Fewest passes in a run.
 const FEWEST: u64 = 400;
+
+/// The least time of a run, s, after which it is ended once its period is known.
+const EARLIEST: f64 = 5.0;
+
+/// How far the ranks' passes may be apart in a run that was ended: marks, and a part of all passes.
+const APART: (u64, u64) = (2, 100);
 
 /// The longest time without a pass, and the least time from the first to the last, over the time of a run.
 const LONGEST_GAP: f64 = 0.2;
@@ -50,7 +60,8 @@ pub fn counting(progress: Progress, ends: Perturbation) -> Schedule {
 }
 
 impl Period {
-    /// The period of a progress point by the marks of a run under [`counting`].
+    /// The period of a progress point by the marks of a run under [`counting`]. Where the run was ended, ranks may be some passes
+    /// apart.
     ///
     /// # Errors
     /// The ranks pass it unequally often, too seldom, or in a part of the run alone.
@@ -59,7 +70,9 @@ impl Period {
         let passes = |marks: &[Mark]| marks.last().map_or(0, |mark| mark.count);
         let counts = profile.ranks.iter().map(|rank| passes(&rank.marks));
         let (least, most) = (counts.clone().min().unwrap_or(0), counts.max().unwrap_or(0));
-        if least != most {
+        let is_ended = profile.ranks.iter().any(|rank| rank.header.finalized == 0);
+        let apart = if is_ended { (APART.0 * u64::from(COUNTED)).max(most / APART.1) } else { 0 };
+        if most - least > apart {
             return Err(refused(format!("ranks pass it unequally often: {least} to {most} times")));
         }
         if least < FEWEST {
@@ -71,7 +84,8 @@ impl Period {
             gap = rank.marks.windows(2).map(times).fold(gap, f64::max);
             span += rank.marks.windows(2).map(times).sum::<f64>() / profile.ranks.len() as f64;
             let (from, to) = rank.run();
-            run = run.max(rank.seconds(to - from));
+            let to = rank.marks.last().filter(|_| is_full(rank)).map_or(to, |mark| mark.ticks);
+            run = run.max(rank.seconds(to.saturating_sub(from)));
         }
         if gap > LONGEST_GAP * run || span < LEAST_SPAN * run {
             let part = format!("{:.0} % of a run pass between the first and the last", 100.0 * span / run);
@@ -111,6 +125,37 @@ impl Period {
         let passes = count::of(self.passes, "time");
         format!("progress: {}, {passes} in a run, every {}{skew}", self.name, figure::nanoseconds(self.period))
     }
+}
+
+/// Whether there was no room for further marks: what comes after them is not known.
+fn is_full(rank: &Tables) -> bool {
+    rank.header.perturbed & perturbed::FULL != 0
+}
+
+/// The profile of a run that is not over, up to the last mark of each rank.
+///
+/// # Errors
+/// It cannot be read, or a rank is not yet there.
+pub fn part(folder: &Path) -> Result<Profile> {
+    let mut profile = Profile::without_timeline(folder)?;
+    profile.whole()?;
+    for rank in &mut profile.ranks {
+        rank.header.failed = rank.marks.last().map_or(rank.header.initialized, |mark| mark.ticks);
+    }
+    Ok(profile)
+}
+
+/// Whether a run that goes on has told its period, and had blocks enough for a round of delays of these targets.
+pub fn is_told(folder: &Path, progress: Progress, targets: &[Target]) -> bool {
+    let long_enough = |rank: &Tables| {
+        let (from, to) = rank.run();
+        rank.header.finalized == 0 && (rank.seconds(to - from) >= EARLIEST || is_full(rank))
+    };
+    part(folder).is_ok_and(|profile| {
+        let columns = 1 + targets.iter().map(|target| target.each(profile.ranks.len()).len()).sum::<usize>();
+        let period = || Period::of(&profile, progress, String::new());
+        profile.ranks.iter().all(long_enough) && period().is_ok_and(|period| period.blocks(columns, 0).is_ok())
+    })
 }
 
 /// The ninth decile of the time between the first and the last rank of a host at a mark, ns.

@@ -135,6 +135,7 @@ fn no_more_than_all_of_a_cost_is_gained() {
         count: 1000.0,
         bytes: 0.0,
         doses: vec![0.02, 0.04],
+        near_after: None,
         share: None,
     };
     assert_eq!(slope.bound(10.0), Some(10_000.0));
@@ -152,6 +153,7 @@ fn rounds_that_are_needed_follow_from_the_noise_of_those_that_were() {
             count: 1000.0,
             bytes: 0.0,
             doses: vec![0.02, 0.04],
+            near_after: None,
             share: None,
         }
     };

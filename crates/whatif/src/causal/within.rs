@@ -12,8 +12,13 @@ use record::blocks::{Blocks, Mark, Schedule};
 use rounds::contrast::ERROR;
 use rounds::estimate::Estimate;
 
+use super::{NEAR, is_within};
+
 /// Most batches of rounds, each of which gives one value: many, and each long beside what neighbouring blocks have in common.
 const BATCHES: usize = 40;
+
+/// Most looks at how well a slope was known meanwhile.
+const LOOKS: usize = 40;
 
 /// A block as all ranks had it.
 #[derive(Debug, Clone, PartialEq)]
@@ -152,6 +157,8 @@ pub struct Column {
     pub dose: f64,
     /// Messages in blocks with it over those without, less 1.
     pub messages: f64,
+    /// The number of blocks from which on the slope was known to [`NEAR`].
+    pub near_after: Option<usize>,
 }
 
 impl Rounds {
@@ -203,13 +210,21 @@ impl Rounds {
 
     /// The columns, in the order of the schedule.
     pub fn columns(&self) -> Vec<Column> {
+        let given = self.given();
+        let mut near = vec![None; self.columns];
+        let looks = self.all.len().min(LOOKS);
+        for rounds in (1..=looks).map(|look| look * self.all.len() / looks) {
+            let part = Rounds { all: self.all[..rounds].to_vec(), ..*self };
+            for (column, slope) in given.iter().zip(part.slopes(&given)) {
+                let is_near = slope.is_some_and(|of| is_within(&of, NEAR));
+                near[*column] = near[*column].or(Some(part.blocks())).filter(|_| is_near);
+            }
+        }
         let mut all = Sums::none(self.columns);
         self.all.iter().for_each(|round| all.add(round));
-        let batches = self.batches();
-        let given: Vec<usize> = (0..self.columns).filter(|column| all.doses[*column][*column] > 0.0).collect();
-        let slopes = solved(&all, &batches, &given);
+        let slopes = self.slopes(&given);
         let before = given.iter().map(|column| self.columns + column);
-        let later = solved(&all, &batches, &given.iter().copied().chain(before).collect::<Vec<_>>());
+        let later = self.slopes(&given.iter().copied().chain(before).collect::<Vec<_>>());
         let of = |column: usize| {
             let place = given.iter().position(|of| *of == column);
             let on = (all.took + all.times[column]) / 2.0;
@@ -219,13 +234,27 @@ impl Rounds {
                 later: place.and_then(|place| *later.get(given.len() + place)?),
                 dose: if on > 0.0 { all.doses[column][column] / on } else { 0.0 },
                 messages: 2.0 * messages,
+                near_after: near[column],
             }
         };
         (0..self.columns).map(of).collect()
     }
+
+    /// The columns in which something was injected.
+    fn given(&self) -> Vec<usize> {
+        let given = |column: usize| self.all.iter().map(|sums| sums.doses[column][column]).sum::<f64>() > 0.0;
+        (0..self.columns).filter(|column| given(*column)).collect()
+    }
+
+    /// The parts of the doses in `places` by which times grow; empty where they cannot be told apart.
+    fn slopes(&self, places: &[usize]) -> Vec<Option<Estimate>> {
+        let mut all = Sums::none(self.columns);
+        self.all.iter().for_each(|round| all.add(round));
+        solved(&all, &self.batches(), places)
+    }
 }
 
-/// The parts of the doses in `places` by which times grow; empty where they cannot be told apart.
+/// The slopes of `places`, by the sums of all rounds and those of batches.
 fn solved(all: &Sums, batches: &[Sums], places: &[usize]) -> Vec<Option<Estimate>> {
     let doses = |sums: &Sums| -> Vec<Vec<f64>> {
         places.iter().map(|row| places.iter().map(|column| sums.doses[*row][*column]).collect()).collect()

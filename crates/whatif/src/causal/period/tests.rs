@@ -6,16 +6,22 @@ use record::rank::Rank;
 
 use super::*;
 use crate::causal::within::{Block, Rounds};
-use crate::causal::{Amounts, Factor, InBlocks, Place, Shown, Target};
+use crate::causal::{Amounts, BLOCK_DOSE, Factor, InBlocks, Place, Shown, Target};
 
 const MS: u64 = 1_000_000;
 
-/// A rank that runs 10 s, with marks at these moments, and calls of `Send` at one line and `Recv` at another.
-fn rank(number: u32, marks: &[u64], calls: [u64; 2]) -> Tables {
+/// A rank that runs 10 s.
+fn image(number: u32) -> Image {
     let mut image = Image::default();
     (image.header.rank, image.header.size, image.header.placed) = (number, 2, 1);
     (image.header.clock, image.header.initialized, image.header.finalized) = (clock::MONOTONIC, 1, 10_000 * MS);
     image.header.latest = Moment { ticks: 10_000 * MS, monotonic: 10_000 * MS, realtime: 10_000 * MS };
+    image
+}
+
+/// A rank that runs 10 s, with marks at these moments, and calls of `Send` at one line and `Recv` at another.
+fn marked(number: u32, marks: &[u64], calls: [u64; 2]) -> Image {
+    let mut image = image(number);
     image.region(kind::THREAD, 0, (0, 0), &[Thread { tid: 1, ..Thread::default() }.sealed()]);
     let mark = |(nth, ticks): (usize, &u64)| {
         let count = u64::from(COUNTED) * (nth as u64 + 1);
@@ -35,7 +41,11 @@ fn rank(number: u32, marks: &[u64], calls: [u64; 2]) -> Tables {
     };
     let sites = [("Send", 0x10, calls[0]), ("Recv", 0x20, calls[1])].map(site);
     image.region(kind::SITES, 0, (0, 0), &sites);
-    Tables::of(Rank::read(&image.bytes()).unwrap(), number.to_string()).unwrap()
+    image
+}
+
+fn rank(number: u32, marks: &[u64], calls: [u64; 2]) -> Tables {
+    Tables::of(Rank::read(&marked(number, marks, calls).bytes()).unwrap(), number.to_string()).unwrap()
 }
 
 fn profile(marks: [Vec<u64>; 2]) -> Profile {
@@ -46,6 +56,31 @@ fn profile(marks: [Vec<u64>; 2]) -> Profile {
 /// So many marks from `from` on, `apart` from each other, ms.
 fn marks(from: u64, count: u64, apart: u64) -> Vec<u64> {
     (0..count).map(|nth| (from + nth * apart) * MS).collect()
+}
+
+/// A start that takes longer than all computing is no part of the run.
+#[test]
+fn computing_is_the_run_without_its_calls() {
+    let rank = |number: u32| {
+        let mut image = image(number);
+        let id = |name| record::functions::named(name).unwrap().id;
+        image.row(0, id("Init"), 0, [(7_000 * MS, 0)]);
+        image.row(0, id("Recv"), 0, [(4_000 * MS, 8), (5_000 * MS, 8)]);
+        // Another thread's calls go on beside the main one's computing.
+        image.row(1, id("Recv"), 0, [(3_000 * MS, 8)]);
+        let ticks = |ms: u64| std::array::from_fn(|class| if class == 0 { ms * MS } else { 0 });
+        for (thread, ms) in [(0, 16_000), (1, 3_000)] {
+            image.region(
+                kind::THREAD,
+                thread,
+                (0, 0),
+                &[Thread { tid: 1, ticks: ticks(ms), ..Thread::default() }.sealed()],
+            );
+        }
+        Tables::of(Rank::read(&image.bytes()).unwrap(), number.to_string()).unwrap()
+    };
+    let shown = Shown::of(&Profile::of(Job::default(), vec![rank(0), rank(1)])).unwrap();
+    assert_eq!(shown.ranks.iter().map(|rank| rank.computing.round()).collect::<Vec<_>>(), [1e9 - 1.0; 2]);
 }
 
 #[test]
@@ -80,6 +115,41 @@ fn what_is_no_period_is_refused() {
     assert!(refused(Vec::new(), Vec::new()).contains("0 passes"));
 }
 
+/// The files of two ranks that have gone on for so long, ms, with a pass every 2 ms.
+fn going_on(place: &std::path::Path, until: u64, finalized: u64) {
+    let ranks = place.join(record::folder::RANKS);
+    std::fs::create_dir_all(&ranks).unwrap();
+    for number in [0, 1] {
+        // Rank 1 is 8 ms behind.
+        let later = 8 * u64::from(number);
+        let mut image = marked(number, &marks(500 + later, (until - 500) / 16 - u64::from(number), 16), [500, 900]);
+        image.header.finalized = finalized * MS;
+        let latest = until * MS;
+        image.header.latest = Moment { ticks: latest, monotonic: latest, realtime: latest };
+        image.write(&ranks.join(format!("here.1.{number}.{}", record::folder::RANK_SUFFIX))).unwrap();
+    }
+}
+
+#[test]
+fn a_run_that_goes_on_tells_its_period_once_it_has_blocks_enough() {
+    let place = tempfile::tempdir().unwrap();
+    let targets = |of: &[Factor]| of.iter().map(|factor| Target { factor: *factor, place: Place::Ranks }).collect();
+    let (few, many): (Vec<Target>, Vec<Target>) = (targets(&[Factor::Send]), targets(&[Factor::Send; 31]));
+    let told = |targets: &[Target]| is_told(place.path(), Progress::Collectives, targets);
+    assert!(!told(&few), "there is no rank");
+    going_on(place.path(), 4_000, 0);
+    assert!(!told(&few), "4 s are too short");
+    going_on(place.path(), 7_000, 0);
+    let part = part(place.path()).unwrap();
+    let period = Period::of(&part, Progress::Collectives, "all".into()).unwrap();
+    assert!((period.period - 2e6).abs() < 1e4 && period.passes == 405 * 8, "{period:?}");
+    assert!(told(&few) && part.ranks.iter().all(|rank| rank.run().1 <= 7_000 * MS));
+    // 63 columns need 128 blocks of 80 ms, ten times the ranks' distance.
+    assert!(!told(&many), "6.5 s have too few blocks");
+    going_on(place.path(), 7_000, 7_000);
+    assert!(!told(&few), "it is over");
+}
+
 #[test]
 fn a_call_site_is_a_candidate_where_all_ranks_pass_it_equally_often() {
     let all = candidates(&profile([Vec::new(), Vec::new()]));
@@ -110,7 +180,7 @@ fn counted() -> (Shown, Period) {
 #[test]
 fn doses_of_blocks_leave_room_for_all_factors_of_a_rank() {
     let (first, period) = counted();
-    let of = |targets: &[Target]| InBlocks::of(targets, &first, period.clone(), 7).unwrap();
+    let of = |targets: &[Target]| InBlocks::of(targets, &first, period.clone(), 7, BLOCK_DOSE).unwrap();
     let target = |factor, place| Target { factor, place };
     let one = of(&target(Factor::Send, Place::Ranks).each(2));
     // 4 % of 10 s for 10,000 messages, in each rank alone.
@@ -127,7 +197,7 @@ fn doses_of_blocks_leave_room_for_all_factors_of_a_rank() {
 fn findings(later: f64, slower: f64) -> crate::causal::Findings {
     let (first, period) = counted();
     let targets = [Factor::Send, Factor::Compute].map(|factor| Target { factor, place: Place::Everywhere });
-    let design = InBlocks::of(&targets, &first, period, 7).unwrap();
+    let design = InBlocks::of(&targets, &first, period, 7, BLOCK_DOSE).unwrap();
     let mut rounds = Rounds::new(&design.schedule);
     let on = |number: u64, column: usize| (design.schedule.on(number) >> column & 1) as f64;
     let before = |number: u64| if number > 0 { on(number - 1, 1) } else { 0.0 };
@@ -144,7 +214,9 @@ fn findings(later: f64, slower: f64) -> crate::causal::Findings {
         })
         .collect();
     rounds.add(&blocks, &design.schedule);
-    crate::causal::Findings::within(&design, &first, &rounds, 1, 0)
+    let mut findings = crate::causal::Findings::within(&design, &first, &rounds, 1, 0);
+    findings.weigh(&first, None);
+    findings
 }
 
 #[test]
@@ -159,7 +231,7 @@ fn the_page_has_slopes_with_the_profiles_share_and_says_what_is_doubtful() {
     let page = crate::causal::page(&found);
     assert!(found.notes.is_empty() && found.is_null() && !found.is_open(), "{page}");
     assert!(page.contains("Delays are on in half of 392 blocks of 17.50 ms in 1 run.\n"), "{page}");
-    assert!(page.contains("  compute: 50.0 % (50.0 .. 50.0 %); profile 50.0 % on average, 50.0 % at most\n"), "{page}");
+    assert!(page.contains("  compute: 50.0 % (50.0 .. 50.0 %); ranks 50.0 % on average, 50.0 % at most\n"), "{page}");
     assert!(page.contains("send: delays before messages, 10.8 % of a block in all ranks together\n"), "{page}");
     let later = findings(0.5, 1.0);
     assert!(

@@ -176,3 +176,21 @@ fn runs_add_up_and_parts_of_rounds_are_left_out() {
     let few = Rounds::new(&schedule);
     assert_eq!((few.columns()[1].slope, few.null(0)), (None, None));
 }
+
+#[test]
+fn a_slope_is_near_after_fewer_blocks_where_there_is_less_noise() {
+    let near = |noise: f64| {
+        let program = Program { noise, ..Program::new(&[1.0], 5) };
+        let column = program.measured().columns()[1].clone();
+        (column.near_after, column.slope.unwrap())
+    };
+    let (quiet, loud) = (near(0.005), near(0.05));
+    let blocks = quiet.0.unwrap();
+    assert!(blocks > 0 && loud.0.is_none_or(|later| later > blocks), "{quiet:?} {loud:?}");
+    // As of all blocks up to there, and of no fewer.
+    let program = Program { noise: 0.005, ..Program::new(&[1.0], 5) };
+    let (schedule, mut rounds) = (program.schedule(), Rounds::new(&program.schedule()));
+    rounds.add(&program.blocks()[..=blocks], &schedule);
+    let of = rounds.columns()[1].slope.unwrap();
+    assert!((of.high - of.low) / 2.0 <= 0.2 * of.middle.abs(), "{of:?}");
+}
