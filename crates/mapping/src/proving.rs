@@ -98,8 +98,17 @@ fn truth(case: &Case) -> [f64; 9] {
     let at = 1.0 + (f - 1.0) * measured;
     let send = c + h * at;
     let ranks = send + t * at;
-    [l / (l + ranks) / 0.9, (send / ranks - 0.05) / 0.9, c / send, p.acknowledge.byte / r / 0.5, f.ln() / 4f64.ln(), measured, 0.5,
-     if case.name.starts_with("ring") { 1.0 } else { 0.0 }, r / (l + ranks + r) / 0.9]
+    [
+        l / (l + ranks) / 0.9,
+        (send / ranks - 0.05) / 0.9,
+        c / send,
+        p.acknowledge.byte / r / 0.5,
+        f.ln() / 4f64.ln(),
+        measured,
+        0.5,
+        if case.name.starts_with("ring") { 1.0 } else { 0.0 },
+        r / (l + ranks + r) / 0.9,
+    ]
 }
 
 #[cfg(test)]

@@ -21,9 +21,7 @@ use crate::lever::mapping::{self, SAMPLED};
 use crate::lever::{Change, Lever, Mapping, Scale, Unknown};
 use crate::model::{Draw, Prices, Progress, Ways};
 use crate::path::{Path, critical};
-use crate::replay::{
-    Buffer, Conditions, Order, PS, Replayed, Residuals, replay, replay_in, timed,
-};
+use crate::replay::{Buffer, Conditions, Order, PS, Replayed, Residuals, replay, replay_in, timed};
 use crate::sockets::{self, Sockets, Softirqs};
 use crate::work::Work;
 use residuals::{scaled, typical};
@@ -171,8 +169,16 @@ impl<'a> Program<'a> {
     /// The errors of [`Program::new`].
     pub fn unrecorded(graph: &Graph, costs: &Costs, ways: Ways) -> Result<f64> {
         let draws = vec![drawn(0)];
-        let program =
-            Program { graph, costs, ways, buffer: Buffer::Unlimited, sockets: None, draws, misfit: 0.0, contradicted: false };
+        let program = Program {
+            graph,
+            costs,
+            ways,
+            buffer: Buffer::Unlimited,
+            sockets: None,
+            draws,
+            misfit: 0.0,
+            contradicted: false,
+        };
         Ok(Base::of(&program, &program.draws[0])?.now as f64 / 1e3)
     }
 
@@ -495,8 +501,7 @@ fn drawn(number: u64) -> (Draw, Unknown) {
     let (follows_clock, residual_follows, softirqs_inside) = (random.unit(), random.unit(), random.unit());
     let capability_stays = random.unit();
     let residual_stays = 0.5 + random.unit();
-    let unknown =
-        Unknown { costs, follows_clock, residual_follows, softirqs_inside, capability_stays, residual_stays };
+    let unknown = Unknown { costs, follows_clock, residual_follows, softirqs_inside, capability_stays, residual_stays };
     (recorded, unknown)
 }
 

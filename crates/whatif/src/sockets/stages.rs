@@ -182,7 +182,8 @@ impl Stages {
         let mean = if on_cores && !mean.is_nan() { mean } else { LARGEST * of(figure::DEVICE) };
         let of_host = |(ns, work): (&f64, &f64)| Some(ratio(*ns, *work)).filter(|part| on_cores && !part.is_nan());
         let receive: Vec<f64> = softirqs.iter().zip(&work).map(|of| of_host(of).unwrap_or(mean)).collect();
-        let of_messages = receive.iter().map(|part| if *part > 0.0 { (LARGEST / part).min(1.0) } else { 0.0 }).collect();
+        let of_messages =
+            receive.iter().map(|part| if *part > 0.0 { (LARGEST / part).min(1.0) } else { 0.0 }).collect();
         let receive: Vec<f64> = receive.iter().map(|part| part.min(LARGEST)).collect();
         let rest = 1.0 - mean.min(LARGEST);
         let link = LARGEST * of(figure::LINK) * rest;
