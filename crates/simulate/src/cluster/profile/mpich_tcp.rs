@@ -8,7 +8,7 @@ pub const SHAPE: (Place, Progress, Waiting, bool) = (Place::Softirq, Progress::C
 
 const B1: &str =
     "paper 002, 5.1, Figure 2: 1/2, 1/3 and 1/2.2 ns a bit, of both solutions that with the larger softirq work";
-const SIZE: &str = "paper 002, 6.2, names the buffer and gives no size: a middle of what claims sweep";
+const SIZE: &str = "paper 002, 6.2, names the buffer and gives no size: within what claims sweep";
 const SHARE: &str = "assumed: no paper has it; a middle of what claims sweep";
 
 pub const ROWS: [Row; 11] = [
