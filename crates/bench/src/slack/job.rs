@@ -79,7 +79,8 @@ impl<'a> Job<'a> {
             children: vec![],
             is_first: true,
             daemons: 0,
-            _warden: Warden::over_marked(MARK, &mark, &inside)?,
+            // It removes the folder again once the processes have ended, which write there.
+            _warden: Warden::over_marked(MARK, &mark, folder.path())?,
             folder,
             mark,
         };
