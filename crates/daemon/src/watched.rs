@@ -58,8 +58,8 @@ struct Tracked {
     cpu: Option<f64>,
     denied: Option<f64>,
     rested: Option<f64>,
-    /// Length of the times that it was kept from its core, s.
-    kept: Option<f64>,
+    /// Times a second that its threads were put on a core.
+    turns: Option<f64>,
     /// Share of `cpu` in the kernel.
     system: Option<f64>,
 }
@@ -255,6 +255,7 @@ impl Watched {
             if let Some(tracked) = self.tracked.get(&process) {
                 seen.denied = tracked.denied;
                 seen.wait = tracked.rested.filter(|rested| *rested >= LEAST_SLEEP);
+                seen.pause = seen.wait.zip(tracked.turns).map(|(wait, turns)| wait / turns);
             }
             ranks.push(seen);
         }
@@ -295,10 +296,8 @@ impl Watched {
             let cpu = share(used.cpu, before.cpu, passed);
             let grown = used.denied.zip(before.denied);
             let denied = grown.map(|(now, before)| share(now.time, before.time, passed));
-            tracked.kept = grown.map(|(now, before)| {
-                let turns = now.turns.saturating_sub(before.turns).max(1);
-                now.time.0.saturating_sub(before.time.0) as f64 / 1e9 / turns as f64
-            });
+            tracked.turns = grown
+                .map(|(now, before)| now.turns.saturating_sub(before.turns).max(1) as f64 * 1e9 / passed.max(1) as f64);
             tracked.system = (cpu > 0.0).then(|| (1.0 - share(used.user, before.user, passed) / cpu).max(0.0));
             tracked.cpu = Some(cpu);
             tracked.denied = denied.map(|denied| denied.min(1.0));
@@ -328,7 +327,7 @@ impl Watched {
                 cpu: None,
                 denied: None,
                 rested: None,
-                kept: None,
+                turns: None,
                 system: None,
             }
         });
@@ -351,10 +350,10 @@ impl Watched {
     fn stretch(&self, core: CoreId, taken: Option<f64>) -> Option<f64> {
         let mut here = self.tracked.values().filter(|tracked| tracked.seat.contains(core));
         let (one, None) = (here.next()?, here.next()) else { return None };
-        let (kept, denied, rested) = (one.kept?, one.denied?, one.rested?);
+        let (turns, denied, rested) = (one.turns?, one.denied?, one.rested?);
         // Of a rank that never rests, what others take without its being denied the core are interrupts.
         let share = if rested < RESTS { denied / taken?.max(f64::MIN_POSITIVE) } else { 1.0 };
-        Some(kept * share.min(1.0))
+        Some(denied / turns * share.min(1.0))
     }
 
     fn cores(&self, here: &Host, cores: &Cores, others: &[CpuSet]) -> Vec<CoreSeen> {

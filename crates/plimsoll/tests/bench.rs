@@ -268,6 +268,7 @@ fn a_signal_ends_each_kind_of_bench_by_130() {
     let mut kinds: Vec<&[&str]> = vec![&["semantics", "matched", "--peers", "2", "--rounds", "10000"]];
     if skip::tool("mpirun.openmpi").is_some() && skip::tool("mpicc.openmpi").is_some() {
         kinds.push(&["profiler", "--libraries", "openmpi", "--rounds", "10000"]);
+        kinds.push(&["daemon", "--rounds", "10000"]);
         kinds.push(&["mpi", "--hosts", "one", "--tasks", "latency:8", "--rounds", "1000", "--cores", "0,1"]);
     }
     if linux::affinity::allowed().unwrap().len() < 2 {
@@ -285,6 +286,48 @@ fn a_signal_ends_each_kind_of_bench_by_130() {
         let (status, _, said) = bench.end();
         assert_eq!(status.code(), Some(130), "{arguments:?}: {said}");
         assert!(said.contains("a signal ended it"), "{arguments:?}: {said}");
+    }
+}
+
+/// Each mapping and the daemon have their block of every case, and the daemon puts the ranks back.
+#[test]
+fn the_daemon_is_measured_beside_each_fixed_mapping() {
+    if skip::tool("mpirun.openmpi").is_none() || skip::tool("mpicc.openmpi").is_none() {
+        return;
+    }
+    let &[one, other, ..] = &linux::affinity::allowed().unwrap()[..] else {
+        return skip::test("one core only");
+    };
+    let cores = format!("{},{}", one.0, other.0);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
+    command.args([
+        "bench",
+        "daemon",
+        "--rounds",
+        "1",
+        "--settling",
+        "1s",
+        "--for",
+        "0.3s",
+        "--json",
+        "--cores",
+        &cores,
+    ]);
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let all: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let cases = all["cases"].as_array().unwrap();
+    assert_eq!(cases.len(), 4);
+    for case in cases {
+        for (nth, arm) in case["arms"].as_array().unwrap().iter().enumerate() {
+            assert_eq!(
+                (arm["failures"].as_array().unwrap().len(), arm["blocks"].as_array().unwrap().len()),
+                (0, 1),
+                "{case}"
+            );
+            let block = &arm["blocks"][0];
+            assert!(block["rate"].as_f64().unwrap() > 0.0 && block["daemon"].is_object() == (nth == 2), "{block}");
+        }
     }
 }
 

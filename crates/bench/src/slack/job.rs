@@ -19,6 +19,8 @@ use crate::scratch::Scratch;
 const MARK: &str = "PLIMSOLL_BENCH_DAEMON";
 /// The hog beside the command that its first four words are followed by, in one session: the scheduler weighs sessions.
 const BESIDE: &str = r#""$0" hog "$1" "$2" "$3" & hog=$!; shift 3; "$@"; kill $hog"#;
+/// The weight of these sessions, as a nice value: other work must not decide what is measured.
+const PRIORITY: &str = "-20";
 /// Time in which the hog works once, us.
 const PERIOD: u32 = 10_000;
 /// A start or an end that takes longer has failed.
@@ -77,7 +79,8 @@ impl<'a> Job<'a> {
             children: vec![],
             is_first: true,
             daemons: 0,
-            _warden: Warden::over_marked(MARK, &mark, &inside)?,
+            // It removes the folder again once the processes have ended, which write there.
+            _warden: Warden::over_marked(MARK, &mark, folder.path())?,
             folder,
             mark,
         };
@@ -147,9 +150,10 @@ impl<'a> Job<'a> {
         let weight = format!("/proc/{pid}/autogroup");
         if session() == Some(pid) {
             // Kernels without sessions' weights have no such file.
-            let _ = fs::write(&weight, "-20");
+            let _ = fs::write(&weight, PRIORITY);
         }
-        self.is_first &= fs::read_to_string(&weight).is_ok_and(|weight| weight.trim_end().ends_with("nice -20"));
+        self.is_first &=
+            fs::read_to_string(&weight).is_ok_and(|weight| weight.trim_end().ends_with(&format!("nice {PRIORITY}")));
         Ok(pid)
     }
 
