@@ -186,6 +186,32 @@ fn delays_lie_outside_of_calls() {
     }
 }
 
+/// A delay of computing comes before the call that ends it, whose wait would hide it: in the timeline the gap before that call is
+/// longer by it.
+#[test]
+fn computing_is_delayed_before_the_call_that_ends_it() {
+    for mpi in Mpi::all() {
+        let place = Place::new();
+        let recording = delayed(&place, &mpi, 50).arguments(&["work"]).trace(1 << 20).perturb("compute=5%", None);
+        let recordings = recording.run(&place, "profile", skip::LIMIT).well(&mpi);
+        let timeline = Timeline::open(&recordings.folder).unwrap().unwrap();
+        for place in 0..RANKS {
+            let mut walk = timeline.walk(place);
+            let (mut left, mut barriers) = (i64::MIN / 2, 0);
+            while let Some(step) = walk.step() {
+                let name = function(step.event.call.function).unwrap().name;
+                if name == "Barrier" && barriers % 2 == 0 {
+                    let gap = (step.entered - left) as f64;
+                    assert!(gap >= ROUNDED * 1.05e6, "{mpi}: {gap} ns before a barrier");
+                }
+                barriers += usize::from(name == "Barrier");
+                left = step.left;
+            }
+            assert_eq!(barriers, 100, "{mpi}");
+        }
+    }
+}
+
 #[test]
 #[ignore = "make check"]
 fn a_killed_rank_leaves_its_delays_told_and_nothing_behind() {

@@ -70,8 +70,7 @@ impl Period {
         let passes = |marks: &[Mark]| marks.last().map_or(0, |mark| mark.count);
         let counts = profile.ranks.iter().map(|rank| passes(&rank.marks));
         let (least, most) = (counts.clone().min().unwrap_or(0), counts.max().unwrap_or(0));
-        let is_ended = profile.ranks.iter().any(|rank| rank.header.finalized == 0);
-        let apart = if is_ended { (APART.0 * u64::from(COUNTED)).max(most / APART.1) } else { 0 };
+        let apart = if is_part(profile) { (APART.0 * u64::from(COUNTED)).max(most / APART.1) } else { 0 };
         if most - least > apart {
             return Err(refused(format!("ranks pass it unequally often: {least} to {most} times")));
         }
@@ -143,6 +142,11 @@ pub fn part(folder: &Path) -> Result<Profile> {
         rank.header.failed = rank.marks.last().map_or(rank.header.initialized, |mark| mark.ticks);
     }
     Ok(profile)
+}
+
+/// Whether it is a [`part`] of a run.
+pub fn is_part(profile: &Profile) -> bool {
+    profile.ranks.iter().any(|rank| rank.header.failed != 0)
 }
 
 /// Whether a run that goes on has told its period, and had blocks enough for a round of delays of these targets.
