@@ -103,6 +103,24 @@ fn period_and_skew_are_those_of_the_marks() {
     );
 }
 
+/// A block is a whole number of repetitions of five passes, so is what is measured of it.
+#[test]
+fn blocks_are_whole_repetitions() {
+    let rank = |number: u32| {
+        let mut image = marked(number, &marks(100, 500, 16), [0, 900]);
+        let of = record::functions::named("Allreduce").unwrap().id.0;
+        let sites = [800, 790].map(|calls| Site { function: of, module: 1, calls, ..Site::default() });
+        image.region(kind::SITES, 1, (0, 0), &sites);
+        Tables::of(Rank::read(&image.bytes()).unwrap(), number.to_string()).unwrap()
+    };
+    let profile = Profile::of(Job::default(), vec![rank(0), rank(1)]);
+    let found = Period::of(&profile, Progress::Collectives, "all".into()).unwrap();
+    let blocks = found.blocks(4, 7).unwrap();
+    assert_eq!((found.repeats, blocks.every, blocks.guard), (5, 20, 5));
+    let all = Period { repeats: 1, ..found }.blocks(4, 7).unwrap();
+    assert_eq!((all.every, all.guard), (10, 2));
+}
+
 #[test]
 fn what_is_no_period_is_refused() {
     let refused = |one: Vec<u64>, other: Vec<u64>| {
@@ -174,7 +192,14 @@ fn counted() -> (Shown, Period) {
         sizes: Vec::new(),
         marks: 0,
     };
-    let period = Period { progress: Progress::Collectives, name: "all".into(), passes: 4000, period: 2e6, skew: 0.0 };
+    let period = Period {
+        progress: Progress::Collectives,
+        name: "all".into(),
+        passes: 4000,
+        period: 2e6,
+        repeats: 1,
+        skew: 0.0,
+    };
     (first, period)
 }
 
