@@ -182,7 +182,7 @@ fn placed(text: &str) -> Option<Vec<String>> {
 pub struct Delays {
     pub asked: &'static Asked,
     thread: *mut Thread,
-    /// Ticks that all delays of the thread took, without those in which it had lost its core.
+    /// Ticks that all delays of the thread took.
     spent: u64,
     stopped: bool,
     /// Delays due at the present call, by [`injected`], and the ticks that further ones may take.
@@ -298,10 +298,9 @@ impl Delays {
             }
             let more = now.saturating_sub(from);
             // A spin that takes much longer has lost its core, as the program would have elsewhere.
-            let own = more.min(delays.ticks + self.asked.ticks(LATE));
-            spun += own;
-            self.spent += own;
+            spun += more.min(delays.ticks + self.asked.ticks(LATE));
             let ticks = if delays.ticks > 0 { more + self.asked.reading } else { 0 };
+            self.spent += ticks;
             self.count(kind, Injected { count: delays.count, ticks });
         }
         let longer = spun as f64 / all.max(1) as f64;

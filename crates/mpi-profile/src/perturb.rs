@@ -117,11 +117,9 @@ pub unsafe fn after(here: &mut Here, call: &Call, rule: &Rule, facts: &Facts, si
         // SAFETY: the thread's record and sites are mapped as long as the process runs.
         unsafe { passes.after(rule, facts, site, here.rank, asked, here.thread) };
     }
-    if !state::paused(here.generation) {
-        if call.succeeded() {
-            // SAFETY: by this function's contract, and the call succeeded.
-            unsafe { want_after(here, call, rule, facts, &mut delays) };
-        }
+    if !state::paused(here.generation) && call.succeeded() {
+        // SAFETY: by this function's contract, and the call succeeded.
+        unsafe { want_after(here, call, rule, facts, &mut delays) };
     }
     delays.spend();
     delays.send_unknown = false;

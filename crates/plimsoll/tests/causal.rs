@@ -8,7 +8,7 @@ use launch::family::Family;
 use testbed::Mpi;
 
 /// Two ranks in steps, whose work is counted in turns of a loop. "pingpong": a message there and back in each step, each after the
-/// sender's work, so that all of it is on the critical path. "equal", "unequal": both work, rank 1 as much or a tenth, send each
+/// sender's work, so that all of both is on the critical path. "equal", "unequal": both work, rank 1 as much or a tenth, send each
 /// other a message, and meet.
 const PROGRAM: &str = r#"
 #include <mpi.h>
@@ -133,8 +133,9 @@ fn what_cannot_be_measured_is_said_before_the_rounds() {
     }
 }
 
-/// Slopes in closed form: of time injected into all ranks, each end of a ping-pong lengthens the run by all of it, equal ranks
-/// that are delayed alike by half of it, and of unequal ranks only the one that others wait for.
+/// Slopes in closed form: of time injected into all ranks, each end of a ping-pong and all computing between lengthen the run by all
+/// of it, also where delays have less than 0.1 us, equal ranks that are delayed alike by half of it, and of unequal ranks only the
+/// one that others wait for.
 #[test]
 #[ignore = "make check"]
 fn slopes_within_a_run_are_those_that_were_planted() {
@@ -146,12 +147,17 @@ fn slopes_within_a_run_are_those_that_were_planted() {
     let program = program.to_str().unwrap();
     for (arguments, targets, progress, expected) in [
         (vec!["pingpong", "6000", "50000"], "send,receive,compute", "MPI_Recv", vec![1.0; 3]),
+        (vec!["pingpong", "1000000"], "send,receive,byte", "MPI_Recv", vec![1.0; 3]),
         (vec!["equal", "6000", "100000"], "send,compute", "collectives", vec![0.5, 0.5]),
         (vec!["unequal", "6000", "100000"], "send@ranks,compute@ranks", "collectives", vec![1.0, 0.0, 1.0, 0.0]),
     ] {
         let place = tempfile::tempdir().unwrap();
         let command = [vec!["mpirun.openmpi", "-n", "2", program], arguments].concat();
         let output = whatif(place.path(), &[targets, "--budget", "40s", "--json"], &command);
+        if said(&output).contains("did not end within 40 s") || output.status.code() == Some(124) {
+            skip::part(format!("other work keeps the slope of {targets} unknown: no run was over in time"));
+            continue;
+        }
         assert!(output.status.success(), "{output:?}");
         let found: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
         assert!(found["within"]["period"]["name"].as_str().unwrap().starts_with(progress), "{found}");

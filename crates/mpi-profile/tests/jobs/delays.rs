@@ -73,7 +73,8 @@ fn every_message_is_delayed_once_at_each_end() {
 fn bytes_and_computing_are_delayed_in_proportion() {
     for mpi in Mpi::all() {
         let place = Place::new();
-        let recording = delayed(&place, &mpi, ROUNDS).perturb("byte=100ns,compute=5%", None);
+        // Little enough that gaps and spins that lose their core do not use up a tenth of the time.
+        let recording = delayed(&place, &mpi, ROUNDS).perturb("byte=100ns,compute=2%", None);
         for rank in recording.run(&place, "profile", skip::LIMIT).well(&mpi).ranks() {
             let (sends, took) = given(&rank, injected::SEND);
             assert!(sends == MESSAGES && took >= ROUNDED * 800.0 * sends as f64, "{mpi}: {sends}, {took}");
@@ -182,6 +183,32 @@ fn delays_lie_outside_of_calls() {
                 left = step.left;
             }
             assert!(seen >= 200, "{mpi}: {seen}");
+        }
+    }
+}
+
+/// A delay of computing comes before the call that ends it, whose wait would hide it: in the timeline the gap before that call is
+/// longer by it.
+#[test]
+fn computing_is_delayed_before_the_call_that_ends_it() {
+    for mpi in Mpi::all() {
+        let place = Place::new();
+        let recording = delayed(&place, &mpi, 50).arguments(&["work"]).trace(1 << 20).perturb("compute=2%", None);
+        let recordings = recording.run(&place, "profile", skip::LIMIT).well(&mpi);
+        let timeline = Timeline::open(&recordings.folder).unwrap().unwrap();
+        for place in 0..RANKS {
+            let mut walk = timeline.walk(place);
+            let (mut left, mut barriers) = (i64::MIN / 2, 0);
+            while let Some(step) = walk.step() {
+                let name = function(step.event.call.function).unwrap().name;
+                if name == "Barrier" && barriers % 2 == 0 {
+                    let gap = (step.entered - left) as f64;
+                    assert!(gap >= ROUNDED * 1.02e6, "{mpi}: {gap} ns before a barrier");
+                }
+                barriers += usize::from(name == "Barrier");
+                left = step.left;
+            }
+            assert_eq!(barriers, 100, "{mpi}");
         }
     }
 }

@@ -1,6 +1,7 @@
 /* Each round every rank sends four messages to its right neighbour and receives four from its left one, each in another way;
    sends to MPI_PROC_NULL and Tests without a completion are no messages. Rank 1 may kill itself in the middle.
-   With "alone" each rank is its own neighbour and no barrier ends a round. */
+   With "alone" each rank is its own neighbour and no barrier ends a round. With "work" a round is a millisecond of work and two
+   barriers. */
 #include <mpi.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -20,7 +21,14 @@ int main(int argc, char **argv)
     int right = alone ? rank : (rank + 1) % ranks, left = alone ? rank : (rank + ranks - 1) % ranks;
     MPI_Send_init(out, BYTES, MPI_CHAR, right, 3, MPI_COMM_WORLD, &kept[0]);
     MPI_Recv_init(in, BYTES, MPI_CHAR, left, 3, MPI_COMM_WORLD, &kept[1]);
-    for (int i = 0; i < rounds; i++) {
+    int work = argc > 2 && strcmp(argv[2], "work") == 0;
+    for (int i = 0; i < rounds && work; i++) {
+        for (double until = MPI_Wtime() + 1e-3; MPI_Wtime() < until;)
+            ;
+        MPI_Barrier(MPI_COMM_WORLD);
+        MPI_Barrier(MPI_COMM_WORLD);
+    }
+    for (int i = 0; i < rounds && !work; i++) {
         if (argc > 2 && strcmp(argv[2], "kill") == 0 && rank == 1 && i == rounds / 2)
             raise(SIGKILL);
         MPI_Sendrecv(out, BYTES, MPI_CHAR, right, 1, in, BYTES, MPI_CHAR, left, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);

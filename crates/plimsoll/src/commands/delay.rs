@@ -137,7 +137,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         Some(period) => in_blocks(&mut runs, InBlocks::of(&targets, &first, period, arguments.seed, dose)?, &first)?,
         None => whole_runs(&mut runs, &Design::of(&targets, &first)?, &first, arguments.rounds)?,
     };
-    if profile.ranks.iter().any(|rank| rank.header.finalized == 0) {
+    if period::is_part(&profile) {
         let part = figure::nanoseconds(first.elapsed);
         findings.notes.push(format!(
             "the first run was ended once its repetition was known: figures of a run are of {part} of one"

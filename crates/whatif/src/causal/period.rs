@@ -8,8 +8,8 @@ use profile::profile::Profile;
 use profile::sites;
 use profile::tables::Tables;
 use record::blocks::{Blocks, Mark, Progress, Schedule};
-use record::functions::{FunctionId, function};
-use record::layout::{perturbed, words};
+use record::functions::{Class, FunctionId, function};
+use record::layout::{Site, perturbed, words};
 use record::perturbation::Perturbation;
 use serde::Serialize;
 use std::time::Duration;
@@ -37,6 +37,12 @@ const LEAST_BLOCK: f64 = 20e6;
 const LEAST_PASSES: f64 = 10.0;
 const OVER_SKEW: f64 = 10.0;
 
+/// The least number of repetitions in a block, where one has several passes; how far their passes may be from a whole number; and
+/// the most of them.
+const LEAST_REPETITIONS: f64 = 4.0;
+const ROUGHLY: f64 = 0.03;
+const MOST_REPEATS: f64 = 64.0;
+
 const NEXT: &str = "name another one (--progress SITE), or delay whole runs (--whole)";
 
 /// A progress point as it was in a run without delays.
@@ -50,6 +56,8 @@ pub struct Period {
     pub passes: u64,
     /// Mean time between two passes, ns.
     pub period: f64,
+    /// Passes after which the program repeats itself, where it tells: blocks are whole repetitions.
+    pub repeats: u32,
     /// The time between the first and the last rank of a host at a pass, in nine of ten passes, ns.
     pub skew: f64,
 }
@@ -70,8 +78,7 @@ impl Period {
         let passes = |marks: &[Mark]| marks.last().map_or(0, |mark| mark.count);
         let counts = profile.ranks.iter().map(|rank| passes(&rank.marks));
         let (least, most) = (counts.clone().min().unwrap_or(0), counts.max().unwrap_or(0));
-        let is_ended = profile.ranks.iter().any(|rank| rank.header.finalized == 0);
-        let apart = if is_ended { (APART.0 * u64::from(COUNTED)).max(most / APART.1) } else { 0 };
+        let apart = if is_part(profile) { (APART.0 * u64::from(COUNTED)).max(most / APART.1) } else { 0 };
         if most - least > apart {
             return Err(refused(format!("ranks pass it unequally often: {least} to {most} times")));
         }
@@ -92,7 +99,8 @@ impl Period {
             return Err(refused(format!("{part}, and {:.0} % between two", 100.0 * gap / run)));
         }
         let period = 1e9 * span / (least - u64::from(COUNTED)) as f64;
-        Ok(Period { progress, name, passes: least, period, skew: skew(profile) })
+        let repeats = if progress == Progress::Collectives { repeats(profile, least) } else { 1 };
+        Ok(Period { progress, name, passes: least, period, repeats, skew: skew(profile) })
     }
 
     /// The blocks of a run; of one with `columns` there is at least a round.
@@ -101,8 +109,10 @@ impl Period {
     /// The run is too short.
     pub fn blocks(&self, columns: usize, seed: u64) -> Result<Blocks> {
         let passes = |time: f64| (time / self.period).ceil();
-        let every = passes(LEAST_BLOCK).max(LEAST_PASSES).max(passes(OVER_SKEW * self.skew)) as u32;
-        let guard = passes(2.0 * self.skew).max(2.0).max((f64::from(every) / 10.0).ceil()) as u32;
+        let whole = |passes: f64| (passes.ceil() as u32).next_multiple_of(self.repeats);
+        let least = LEAST_PASSES.max(LEAST_REPETITIONS * f64::from(self.repeats - 1));
+        let every = whole(passes(LEAST_BLOCK).max(least).max(passes(OVER_SKEW * self.skew)));
+        let guard = whole(passes(2.0 * self.skew).max(2.0).max(f64::from(every) / 10.0));
         let round = record::blocks::round(columns);
         let blocks = (self.passes / u64::from(every)).saturating_sub(1);
         if blocks < round {
@@ -145,6 +155,11 @@ pub fn part(folder: &Path) -> Result<Profile> {
     Ok(profile)
 }
 
+/// Whether it is a [`part`] of a run.
+pub fn is_part(profile: &Profile) -> bool {
+    profile.ranks.iter().any(|rank| rank.header.failed != 0)
+}
+
 /// Whether a run that goes on has told its period, and had blocks enough for a round of delays of these targets.
 pub fn is_told(folder: &Path, progress: Progress, targets: &[Target]) -> bool {
     let long_enough = |rank: &Tables| {
@@ -156,6 +171,17 @@ pub fn is_told(folder: &Path, progress: Progress, targets: &[Target]) -> bool {
         let period = || Period::of(&profile, progress, String::new());
         profile.ranks.iter().all(long_enough) && period().is_ok_and(|period| period.blocks(columns, 0).is_ok())
     })
+}
+
+/// Passes of all collectives between two of the call site that has most of them; 1 where that is no whole number, or a large one.
+fn repeats(profile: &Profile, passes: u64) -> u32 {
+    let is_collective =
+        |site: &&Site| function(FunctionId(site.function)).is_some_and(|of| of.class == Class::Collective);
+    let of_rank = |rank: &Tables| rank.sites.iter().filter(is_collective).map(|site| site.calls).max();
+    let most = profile.ranks.first().and_then(of_rank).unwrap_or(0);
+    let ratio = passes as f64 / most.max(1) as f64;
+    let is_whole = (ratio - ratio.round()).abs() <= ROUGHLY * ratio && ratio.round() <= MOST_REPEATS;
+    if is_whole { ratio.round().max(1.0) as u32 } else { 1 }
 }
 
 /// The ninth decile of the time between the first and the last rank of a host at a mark, ns.

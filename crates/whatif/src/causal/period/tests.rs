@@ -1,3 +1,4 @@
+use machine::costs::Interval;
 use profile::job::Job;
 use profile::tables::Tables;
 use record::image::Image;
@@ -6,7 +7,7 @@ use record::rank::Rank;
 
 use super::*;
 use crate::causal::within::{Block, Rounds};
-use crate::causal::{Amounts, BLOCK_DOSE, Factor, InBlocks, Place, Shown, Target};
+use crate::causal::{Amounts, BLOCK_DOSE, Factor, InBlocks, Place, Shown, Target, Work};
 
 const MS: u64 = 1_000_000;
 
@@ -102,6 +103,24 @@ fn period_and_skew_are_those_of_the_marks() {
     );
 }
 
+/// A block is a whole number of repetitions of five passes, so is what is measured of it.
+#[test]
+fn blocks_are_whole_repetitions() {
+    let rank = |number: u32| {
+        let mut image = marked(number, &marks(100, 500, 16), [0, 900]);
+        let of = record::functions::named("Allreduce").unwrap().id.0;
+        let sites = [800, 790].map(|calls| Site { function: of, module: 1, calls, ..Site::default() });
+        image.region(kind::SITES, 1, (0, 0), &sites);
+        Tables::of(Rank::read(&image.bytes()).unwrap(), number.to_string()).unwrap()
+    };
+    let profile = Profile::of(Job::default(), vec![rank(0), rank(1)]);
+    let found = Period::of(&profile, Progress::Collectives, "all".into()).unwrap();
+    let blocks = found.blocks(4, 7).unwrap();
+    assert_eq!((found.repeats, blocks.every, blocks.guard), (5, 20, 5));
+    let all = Period { repeats: 1, ..found }.blocks(4, 7).unwrap();
+    assert_eq!((all.every, all.guard), (10, 2));
+}
+
 #[test]
 fn what_is_no_period_is_refused() {
     let refused = |one: Vec<u64>, other: Vec<u64>| {
@@ -173,7 +192,14 @@ fn counted() -> (Shown, Period) {
         sizes: Vec::new(),
         marks: 0,
     };
-    let period = Period { progress: Progress::Collectives, name: "all".into(), passes: 4000, period: 2e6, skew: 0.0 };
+    let period = Period {
+        progress: Progress::Collectives,
+        name: "all".into(),
+        passes: 4000,
+        period: 2e6,
+        repeats: 1,
+        skew: 0.0,
+    };
     (first, period)
 }
 
@@ -233,6 +259,13 @@ fn the_page_has_slopes_with_the_profiles_share_and_says_what_is_doubtful() {
     assert!(page.contains("Delays are on in half of 392 blocks of 17.50 ms in 1 run.\n"), "{page}");
     assert!(page.contains("  compute: 50.0 % (50.0 .. 50.0 %); ranks 50.0 % on average, 50.0 % at most\n"), "{page}");
     assert!(page.contains("send: delays before messages, 10.8 % of a block in all ranks together\n"), "{page}");
+    // Each rank sends 10,000 messages, 10 us of work each, in 10 s.
+    let mut priced = found;
+    let work = Work { message: Interval::exactly(1e4), byte: Interval::exactly(0.0) };
+    priced.weigh(&counted().0, Some(&work));
+    let page = crate::causal::page(&priced);
+    assert!(page.contains("  send: 2.0 % (2.0 .. 2.0 %); ranks 1.0 % on average, 1.0 % at most\n"), "{page}");
+    assert!(page.contains("  sum: 52.0 % (52.0 .. 52.0 %); ranks 51.0 %\n"), "{page}");
     let later = findings(0.5, 1.0);
     assert!(
         later.notes.iter().any(|note| note.contains("delays of send change the next block too, by 50 %")),
