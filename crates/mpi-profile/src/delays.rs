@@ -298,9 +298,11 @@ impl Delays {
             }
             let more = now.saturating_sub(from);
             // A spin that takes much longer has lost its core, as the program would have elsewhere.
-            spun += more.min(delays.ticks + self.asked.ticks(LATE));
+            let own = more.min(delays.ticks + self.asked.ticks(LATE));
+            spun += own;
             let ticks = if delays.ticks > 0 { more + self.asked.reading } else { 0 };
-            self.spent += ticks;
+            // Blocks without delays make up for a lost core; where there are none, all counts.
+            self.spent += if self.asked.schedule.blocks.is_some() { own } else { ticks };
             self.count(kind, Injected { count: delays.count, ticks });
         }
         let longer = spun as f64 / all.max(1) as f64;
