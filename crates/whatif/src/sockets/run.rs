@@ -466,7 +466,14 @@ impl<'a> Run<'a> {
         let of = self.of.graph.gatherings[number as usize];
         let gathered = self.gathered.get_mut(&number)?;
         let (own, all) = ((member - of.first) as usize, gathered.came == of.members);
-        let latest = |times: &[i64]| times.iter().copied().min().filter(|least| *least > i64::MIN).map(|_| times.iter().copied().max().unwrap_or(0));
+        let latest = |times: &[i64]| {
+            times
+                .iter()
+                .copied()
+                .min()
+                .filter(|least| *least > i64::MIN)
+                .map(|_| times.iter().copied().max().unwrap_or(0))
+        };
         let price = self.of.prices.kinds[of.kind as usize];
         let root = of.root as usize;
         let (begun, cost) = match of.who {
