@@ -1,7 +1,7 @@
 //! The mapper over random simulated programs whose best mapping is known.
 //!
 //! `cargo bench -p mapping --bench random -- [PROGRAMS] [FIRST SEED] [--within]`; with `--calibrate` what replays miss of programs
-//! of other seeds, which [`mapping::missed`] holds.
+//! of other seeds, which [`mapping::replay_error`] holds.
 
 use machine::costs::Interval;
 use mapping::advice::Advice;

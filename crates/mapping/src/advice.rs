@@ -21,9 +21,6 @@ machine::named! {
 /// The least gain that counts.
 pub const LEAST: f64 = 0.01;
 
-/// The least gain that a replay can resolve; only a run shows a smaller one.
-const EXPECTED: f64 = 0.03;
-
 impl Advice {
     /// The advice by the interval of the time of `found` over the recorded one.
     pub fn of(found: &Found, problem: &Problem, time: &Interval) -> Advice {
@@ -32,7 +29,7 @@ impl Advice {
             // Mappings that differ only in distances, which have no price.
             () if found.time == 1.0 => Advice::CannotTell,
             () if time.middle > 1.0 - LEAST => Advice::Keep,
-            () if time.high < 1.0 && time.middle < 1.0 - EXPECTED => Advice::Move,
+            () if time.high < 1.0 => Advice::Move,
             () => Advice::CannotTell,
         }
     }

@@ -64,19 +64,6 @@ pub fn prove(seed: u64, across: bool) -> Result<Proof> {
     let time = |seats: &[u32]| Ok::<f64, machine::Fault>(case.time(&simulated.cluster(seats).seats)? as f64 / now);
     let best = if across { case.best()?.1 as f64 / now } else { search(&problem, &simulated)?.time };
     let came = time(&found.seats)?;
-    if std::env::var_os("MAPDEBUG").is_some() {
-        eprintln!(
-            "{seed} {} | now {} {} | found {:.3} by replay {:.3} drawn {:.3}..{:.3} best {best:.3} judged {}",
-            case.name,
-            now / 1e6,
-            program.debug(truth(&case), &replays.mapping(&found.seats)),
-            came,
-            found.time,
-            drawn.low,
-            drawn.high,
-            found.judged
-        );
-    }
     let missed = (came / drawn.middle).ln() / replay_error::scale(&drawn, &program);
     Ok(Proof {
         balanced: case.balanced,
@@ -88,27 +75,6 @@ pub fn prove(seed: u64, across: bool) -> Result<Proof> {
         expected,
         best,
     })
-}
-
-fn truth(case: &Case) -> [f64; 9] {
-    let p = &case.cluster.profile;
-    let (c, h, t, r, l) = (p.copy.byte, p.hand.byte, p.take.byte, p.receive.byte, case.cluster.link.byte);
-    let measured = if case.cluster.hosts[0].cores.len() == 2 { 1.0 } else { 0.0 };
-    let f = p.far[0];
-    let at = 1.0 + (f - 1.0) * measured;
-    let send = c + h * at;
-    let ranks = send + t * at;
-    [
-        l / (l + ranks) / 0.9,
-        (send / ranks - 0.05) / 0.9,
-        c / send,
-        p.acknowledge.byte / r / 0.5,
-        f.ln() / 4f64.ln(),
-        measured,
-        0.5,
-        if case.name.starts_with("ring") { 1.0 } else { 0.0 },
-        r / (l + ranks + r) / 0.9,
-    ]
 }
 
 #[cfg(test)]

@@ -35,6 +35,9 @@ pub use walk::walk;
 const DRAWS: std::ops::RangeInclusive<usize> = 8..=64;
 const DRAWS_TIMES_CALLS: usize = 20_000_000;
 
+/// The most draws of a program over sockets, each of which takes a fit.
+const DRAWS_OVER_SOCKETS: usize = 16;
+
 /// A draw fits the recording if it leaves at most this share of the time in calls more unexplained than the best one does: the
 /// recording measures the costs of its carrier.
 const FITS: f64 = 0.05;
@@ -140,7 +143,14 @@ impl<'a> Program<'a> {
         let mut program =
             Program { graph, costs, ways, buffer, sockets: None, draws: Vec::new(), misfit: 0.0, contradicted: false };
         if let Some(softirqs) = softirqs.filter(|_| program.ways.progress() == Progress::Calls) {
-            let sockets = Sockets::of(graph, costs, program.ways.clone(), buffer, softirqs, &all)?;
+            let sockets = Sockets::of(
+                graph,
+                costs,
+                program.ways.clone(),
+                buffer,
+                softirqs,
+                &all[..number.min(DRAWS_OVER_SOCKETS)],
+            )?;
             program.misfit = sockets.misfit;
             program.contradicted = sockets.misfit > CONTRADICTS;
             (program.sockets, program.draws) = (Some(sockets), vec![all[0]]);
@@ -288,7 +298,7 @@ impl<'a> Program<'a> {
     /// A cost was never measured here.
     pub fn mapper(&self) -> Result<Mapper<'_>> {
         Ok(match &self.sockets {
-            Some(sockets) => Mapper(Replays::OverSockets(Box::new(sockets.base()?))),
+            Some(sockets) => Mapper(Replays::OverSockets(sockets.bases()?)),
             None => Mapper(Replays::Whole(Box::new(Base::of(self, &self.draws[0])?))),
         })
     }
@@ -306,10 +316,6 @@ impl<'a> Program<'a> {
         let levers = mappings.iter().map(|of| Lever { mapping: Some(of.clone()), ..Lever::default() });
         let levers: Vec<Lever> = levers.collect();
         Ok(self.ask(&levers.iter().collect::<Vec<_>>())?.into_iter().map(|answer| answer.time).collect())
-    }
-
-    pub fn debug(&self, truth: [f64; 9], mapping: &Mapping) -> String {
-        self.sockets.as_ref().map_or_else(String::new, |of| of.debug(truth, mapping))
     }
 
     /// The share of the run that its threads are in calls.
@@ -423,7 +429,7 @@ pub struct Mapper<'p>(Replays<'p>);
 enum Replays<'p> {
     /// Messages are priced as a whole.
     Whole(Box<Base<'p>>),
-    OverSockets(Box<sockets::Base<'p>>),
+    OverSockets(Vec<sockets::Base<'p>>),
 }
 
 impl Mapper<'_> {
@@ -433,7 +439,10 @@ impl Mapper<'_> {
     /// A cost was never measured here.
     pub fn time(&self, mapping: Mapping) -> Result<f64> {
         match &self.0 {
-            Replays::OverSockets(base) => base.time(&mapping),
+            Replays::OverSockets(bases) => {
+                let times = bases.iter().map(|base| base.time(&mapping)).collect::<Result<Vec<f64>>>()?;
+                Ok(times.iter().sum::<f64>() / times.len() as f64)
+            }
             Replays::Whole(base) => {
                 let lever = Lever { mapping: Some(mapping), ..Lever::default() };
                 let graph = base.program.graph_of(&lever);

@@ -92,7 +92,6 @@ mod tests {
                 progress: Progress::Calls,
                 unrecorded: false,
                 buffer: Buffer::Unlimited,
-                receive: None,
             };
             let lever = Lever { ways: Some(core.clone()), ..Lever::default() };
             let (after, _) = lever.pull(&graph, &costs, &before, &Unknown::default()).unwrap();

@@ -9,20 +9,20 @@ use machine::{Bytes, Result};
 use rounds::parallel::in_parallel;
 use rounds::random::Random;
 
-use super::stages::{FIGURES, Trips, figure};
+use super::stages::{FIGURES, MOST, PIECE, Trips, figure};
 use super::{Drawn, Figures, Sockets};
 use crate::causal::inverse;
-use crate::graph::{Lengths, Reach};
+use crate::graph::{Lengths, Message, Reach};
 use crate::lever::Unknown;
 use crate::model::Draw;
 use crate::replay::{Buffer, PS};
 
-/// The most calls that a fit replays.
-const CALLS: usize = 20_000;
+/// The most calls, with the pieces of their messages, that a fit replays.
+const REPLAYED: usize = 4_000;
 
 /// Random figures, how many of them lead to a fit of the first part of the calls, and how many of those to one of all.
-const STARTS: usize = 128;
-const FITTED: [usize; 2] = [8, 3];
+const STARTS: usize = 96;
+const FITTED: [usize; 2] = [6, 3];
 
 /// The first part of the calls: ends depend on all that was before, so that a fit of few finds the way to one of many.
 const FIRST: usize = 8;
@@ -56,8 +56,8 @@ const SEED: u64 = 0x0051_1A11_0000_0009;
 
 /// Figures with what they leave unexplained, as shares of the time in calls: in sum and by call.
 #[derive(Debug, Clone)]
-pub(super) struct Fit {
-    pub misfit: f64,
+struct Fit {
+    misfit: f64,
     figures: Figures,
     late: Vec<f64>,
 }
@@ -75,8 +75,9 @@ impl Sockets<'_> {
             figures.0[figure::MEASURED] = figures.0[figure::MEASURED].round();
             figures
         };
-        let all = self.graph.len().min(CALLS);
-        let first = all.div_ceil(FIRST);
+        let calls = self.graph.len();
+        let all = calls.min(calls * REPLAYED / self.replayed().max(1)).max(self.graph.lanes.len());
+        let first = calls.div_ceil(FIRST).min(all);
         let by_misfit = |mut fits: Vec<Fit>, number: usize| {
             fits.sort_by(|one, other| one.misfit.total_cmp(&other.misfit));
             fits.truncate(number);
@@ -85,7 +86,7 @@ impl Sockets<'_> {
         let numbers: Vec<usize> = (0..STARTS).collect();
         let starts = in_parallel(&numbers, |number| self.fit(&middle, random(*number), first))?;
         let starts = in_parallel(&by_misfit(starts, FITTED[0]), |start| {
-            let found = self.descended(&middle, start.clone(), &active, first, STEPS)?;
+            let found = self.descended(&middle, start.clone(), &active, first, (STEPS, &AROUND))?;
             self.fit(&middle, found.figures, all)
         })?;
         let starts = by_misfit(starts, FITTED[1]);
@@ -94,7 +95,7 @@ impl Sockets<'_> {
             if best.misfit < EXACT {
                 break;
             }
-            let found = self.descended(&middle, start, &active, all, STEPS)?;
+            let found = self.descended(&middle, start, &active, all, (STEPS, &AROUND))?;
             if found.misfit < best.misfit {
                 best = found;
             }
@@ -108,7 +109,7 @@ impl Sockets<'_> {
                 let other = random(STARTS + number);
                 let between = |which: usize| figures.0[which] + ASTRAY * (other.0[which] - figures.0[which]);
                 let start = self.fit(&middle, Figures(std::array::from_fn(between)), all)?;
-                let found = self.descended(&middle, start, &active, all, STEPS_OF_DRAW)?;
+                let found = self.descended(&middle, start, &active, all, (STEPS_OF_DRAW, &[]))?;
                 if found.misfit <= most {
                     figures = found.figures;
                 }
@@ -116,6 +117,12 @@ impl Sockets<'_> {
             Ok(Drawn { draw, unknown, figures })
         })?;
         Ok((best.misfit, draws))
+    }
+
+    /// Calls, and pieces of their messages.
+    fn replayed(&self) -> usize {
+        let pieces = |of: &Message| self.graph.kinds[of.kind as usize].bytes.div_ceil(PIECE).min(MOST) as usize;
+        self.graph.len() + self.graph.messages.iter().map(pieces).sum::<usize>()
     }
 
     /// The figures on which a replay of this program depends.
@@ -137,7 +144,14 @@ impl Sockets<'_> {
     }
 
     /// The fit to which steps of Gauss and Newton lead.
-    fn descended(&self, draw: &Draw, mut at: Fit, active: &[usize], calls: usize, steps: usize) -> Result<Fit> {
+    fn descended(
+        &self,
+        draw: &Draw,
+        mut at: Fit,
+        active: &[usize],
+        calls: usize,
+        (steps, around): (usize, &[f64]),
+    ) -> Result<Fit> {
         for _ in 0..steps {
             if at.misfit < EXACT {
                 break;
@@ -181,7 +195,7 @@ impl Sockets<'_> {
             let least = |fits: Vec<Fit>| fits.into_iter().min_by(|one, other| one.misfit.total_cmp(&other.misfit));
             let betters = |best: &Fit| best.misfit < at.misfit * 0.999;
             let mut next = least(tried).filter(betters);
-            for step in AROUND {
+            for step in around.iter().copied() {
                 if next.is_some() {
                     break;
                 }
@@ -207,7 +221,7 @@ impl Sockets<'_> {
     }
 
     /// What figures leave unexplained.
-    pub(super) fn fit(&self, draw: &Draw, figures: Figures, calls: usize) -> Result<Fit> {
+    fn fit(&self, draw: &Draw, figures: Figures, calls: usize) -> Result<Fit> {
         let sum = |lengths: &Lengths| (0..lengths.len() as u32).map(|call| lengths.get(call)).sum::<i64>();
         let part = (calls as f64 / self.graph.len().max(1) as f64).min(1.0);
         let all = part * (sum(&self.graph.calls.inside) * PS).max(1) as f64;

@@ -32,7 +32,7 @@ use crate::replay::{Buffer, PS};
 use measured::Exchanges;
 use plan::Plan;
 use run::{Conditions, Gaps, Learned, Run, Seats};
-pub use stages::Figures;
+pub(crate) use stages::Figures;
 use stages::{Pieces, Stages, Trips};
 
 /// Network softirqs of a recorded run.
@@ -45,6 +45,9 @@ pub struct Softirqs {
     /// By rank: whether it is in another package than the cores that do most of its host's; empty: none is.
     pub far: Vec<bool>,
 }
+
+/// Draws by which a mapping is judged: what one of them cannot see another may.
+const JUDGES: usize = 3;
 
 /// Unknown figures in one draw.
 #[derive(Debug, Clone, Copy)]
@@ -101,28 +104,12 @@ impl<'a> Sockets<'a> {
         })
     }
 
-    pub fn debug(&self, truth: [f64; 9], mapping: &Mapping) -> String {
-        let base = self.base().unwrap();
-        let drawn = Drawn { figures: Figures(truth), ..self.draws[0] };
-        let t = Base::of(self, &drawn).unwrap();
-        let misfit = self.fit(&drawn.draw, drawn.figures, 20_000).unwrap().misfit;
-        format!(
-            "misfit {:.4} (true {:.4}) {} fit {:?} true {:?} by truth {:.3}",
-            self.misfit,
-            misfit,
-            base.now / 1000,
-            self.draws[0].figures.0.map(|x| (x * 1000.0).round() / 1000.0),
-            truth.map(|x| (x * 1000.0).round() / 1000.0),
-            t.time(mapping).unwrap()
-        )
-    }
-
-    /// The program in its most likely draw.
+    /// The program in its first draws, by which mappings are judged.
     ///
     /// # Errors
     /// A cost was never measured here.
-    pub fn base(&self) -> Result<Base<'_>> {
-        Base::of(self, &self.draws[0])
+    pub fn bases(&self) -> Result<Vec<Base<'_>>> {
+        self.draws.iter().take(JUDGES).map(|drawn| Base::of(self, drawn)).collect()
     }
 
     fn stages(&self, drawn: &Drawn) -> Result<(Stages, Pieces, Prices)> {
@@ -218,3 +205,6 @@ pub(crate) fn interval(mut times: Vec<f64>) -> Interval {
     let quantile = |part: f64| times[((times.len() - 1) as f64 * part).round() as usize];
     Interval { low: quantile(0.025).min(middle), middle, high: quantile(0.975).max(middle) }
 }
+
+#[cfg(test)]
+mod tests;

@@ -8,10 +8,10 @@ use crate::graph::{Graph, Kind, Reach};
 use crate::model::{Draw, Price, Ways, measured, price};
 
 /// Bytes of a piece: what a call moves at once.
-const PIECE: u64 = 16 << 10;
+pub(super) const PIECE: u64 = 16 << 10;
 
 /// The most pieces of a message.
-const MOST: u64 = 64;
+pub(super) const MOST: u64 = 64;
 
 /// The most that another package's cache makes work take longer.
 const FARTHEST: f64 = 4.0;
@@ -24,7 +24,7 @@ pub(super) const FIGURES: usize = 9;
 
 /// How the work for a piece is split, each from 0 to 1: what no cost says.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Figures(pub(super) [f64; FIGURES]);
+pub(crate) struct Figures(pub(super) [f64; FIGURES]);
 
 /// The places of [`Figures`].
 pub(super) mod figure {

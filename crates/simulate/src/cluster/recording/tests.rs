@@ -1,7 +1,8 @@
 use proptest::prelude::*;
 use whatif::answer::Program;
 use whatif::model::{Draw, Prices};
-use whatif::replay::{Buffer, Conditions, Residuals, Softirqs, replay};
+use whatif::replay::{Buffer, Conditions, Residuals, replay};
+use whatif::sockets::Softirqs;
 
 use super::super::Seat;
 use super::super::costs::{self, Carried};
@@ -122,11 +123,11 @@ fn a_recording_is_a_program_to_ask() {
     assert!((check.identity - 1.0).abs() < 1e-9 && check.backwards == (0, 0), "{}", check.identity);
 }
 
-/// Beside softirqs and far cores the replay reproduces most recordings; where exits of calls depend on one another, not wholly.
+/// Where pieces, softirqs and far cores are what makes calls long, a fit explains most recordings nearly wholly.
 #[test]
-fn a_recording_comes_back_beside_its_softirqs() {
-    let mut differences = Vec::new();
-    for seed in 0..30 {
+fn calls_end_by_a_replay_beside_their_softirqs_when_they_ended() {
+    let mut misfits = Vec::new();
+    for seed in 0..16 {
         let case = Case::of(seed).unwrap();
         if case.cluster.profile.place != Place::Softirq {
             continue;
@@ -142,9 +143,9 @@ fn a_recording_comes_back_beside_its_softirqs() {
         softirqs.shares = case.cluster.seats.iter().zip(&recording.softirqs).map(share).collect();
         softirqs.far = case.cluster.seats.iter().map(|seat| seat.core % 2 == 1).collect();
         let program = Program::beside(&recording.graph, &costs, ways, buffer, Some(softirqs)).unwrap();
-        differences.push((program.check().unwrap().identity - 1.0).abs());
+        misfits.push(program.misfit);
     }
-    differences.sort_by(f64::total_cmp);
-    assert!(differences[differences.len() / 2] < 1e-6, "{differences:?}");
-    assert!(differences.iter().all(|difference| *difference < 0.1), "{differences:?}");
+    misfits.sort_by(f64::total_cmp);
+    assert!(misfits[misfits.len() / 2] < 0.005, "{misfits:?}");
+    assert!(misfits.iter().all(|misfit| *misfit < 0.2), "{misfits:?}");
 }
