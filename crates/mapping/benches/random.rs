@@ -6,7 +6,7 @@
 use machine::costs::Interval;
 use mapping::advice::Advice;
 use mapping::proving::{Proof, prove};
-use mapping::replay_error::{BETWEEN_HOSTS, BETWEEN_PACKAGES, QUANTILES, ReplayError};
+use mapping::replay_error::{BETWEEN_HOSTS, BETWEEN_PACKAGES, LEAST, ReplayError};
 use whatif::answer::in_parallel;
 
 /// The first seed of the programs for `--calibrate`, by which nothing is judged.
@@ -81,25 +81,27 @@ fn advised(rule: &str, proofs: &[Proof], of: impl Fn(&Proof) -> (Advice, Interva
     );
 }
 
-/// Prints quantiles of what replays missed, for mappings that promise a gain.
+/// Prints what replays missed of mappings that promise a gain, and what advice would lose by the error that is assumed.
 fn calibrated(what: &str, proofs: &[Proof], held: ReplayError) {
-    let promises = proofs.iter().filter(|proof| proof.drawn.0 != Advice::Keep);
-    let of = promises.filter_map(|proof| proof.missed.filter(|(_, kind)| *kind == held));
-    let mut missed: Vec<f64> = of.map(|(missed, _)| missed).collect();
+    let promises = proofs.iter().filter(|proof| proof.drawn.0 != Advice::Keep && proof.error == Some(held));
+    let promises: Vec<&Proof> = promises.collect();
+    let missed = |proof: &&Proof| (proof.found / proof.drawn.1.middle).ln() / proof.scale;
+    let mut missed: Vec<f64> = promises.iter().map(missed).collect();
     missed.sort_by(f64::total_cmp);
     if missed.is_empty() {
         return println!("{what}: none");
     }
-    // Ranks of a quantile among one value more than there are, as of a prediction interval.
-    let place = |quantile: f64| (missed.len() + 1) as f64 * quantile;
-    let [low, high] = [place(QUANTILES[0]).floor(), place(QUANTILES[1]).ceil()]
-        .map(|place| missed[(place as usize).clamp(1, missed.len()) - 1]);
-    println!(
-        "{what}: {} mappings, missed {low:.2} to {high:.2}; held are {:.2} to {:.2}",
-        missed.len(),
-        held.low,
-        held.high
-    );
+    // The rank of a quantile among one value more than there are, as of a prediction interval.
+    let low = missed[(((missed.len() + 1) as f64 * LEAST) as usize).clamp(1, missed.len()) - 1];
+    println!("{what}: {} mappings, low {low:.2}, held is {:.2}", missed.len(), held.low);
+    for high in [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0] {
+        let moves = |proof: &&&Proof| {
+            let expected = ReplayError { high, ..held }.over(proof.drawn.1, proof.scale);
+            proof.drawn.0 == Advice::Move && expected.high < 1.0
+        };
+        let lost = promises.iter().filter(moves).filter(|proof| proof.found > 1.02).count();
+        println!("  high {high}: {} to move, {lost} over 2 % worse", promises.iter().filter(moves).count());
+    }
 }
 
 /// The programs with the greatest figure.

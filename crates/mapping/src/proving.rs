@@ -26,9 +26,10 @@ pub struct Proof {
     pub expected: Interval,
     /// The interval by the draws alone, and the advice that would follow from it.
     pub drawn: (Advice, Interval),
-    /// The error of the draws' middle over its scale, and the expected error; `None`: no other mapping was found, or only
-    /// computing changes.
-    pub missed: Option<(f64, ReplayError)>,
+    /// The scale of the draws' error.
+    pub scale: f64,
+    /// The expected error; `None`: no other mapping was found, or only computing changes.
+    pub error: Option<ReplayError>,
     /// The simulated time of the mapping that was found.
     pub found: f64,
     /// The simulated time of the best of all mappings.
@@ -64,12 +65,12 @@ pub fn prove(seed: u64, across: bool) -> Result<Proof> {
     let time = |seats: &[u32]| Ok::<f64, machine::Fault>(case.time(&simulated.cluster(seats).seats)? as f64 / now);
     let best = if across { case.best()?.1 as f64 / now } else { search(&problem, &simulated)?.time };
     let came = time(&found.seats)?;
-    let missed = (came / drawn.middle).ln() / replay_error::scale(&drawn, &program);
     Ok(Proof {
         balanced: case.balanced,
         advice: Advice::of(&found, &problem, &expected),
         drawn: (Advice::of(&found, &problem, &drawn), drawn),
-        missed: of.map(|of| (missed, of)),
+        scale: replay_error::scale(&drawn, &program),
+        error: of,
         found: came,
         name: case.name,
         expected,
