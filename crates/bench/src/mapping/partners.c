@@ -166,7 +166,7 @@ int main(int argc, char **argv)
                 took = patterns[pattern](size, works, messages);
                 double value = pattern == 0 ? size * 1e3 * messages / took : took / messages / 2;
                 if (rank == 0)
-                    printf("%s %s %d %.3f\n", names[pattern], works ? "works" : "reads", size, value);
+                    printf("%s %s %d %.9g\n", names[pattern], works ? "works" : "reads", size, value);
             }
         }
     for (char *word = strtok_r(argv[6], ",", &rest); word; word = strtok_r(NULL, ",", &rest)) {

@@ -19,8 +19,6 @@ use crate::scratch::Scratch;
 const MARK: &str = "PLIMSOLL_BENCH_DAEMON";
 /// The hog beside the command that its first four words are followed by, in one session: the scheduler weighs sessions.
 const BESIDE: &str = r#""$0" hog "$1" "$2" "$3" & hog=$!; shift 3; "$@"; kill $hog"#;
-/// The weight of these sessions, as a nice value: other work must not decide what is measured.
-const PRIORITY: &str = "-20";
 /// Time in which the hog works once, us.
 const PERIOD: u32 = 10_000;
 /// A start or an end that takes longer has failed.
@@ -39,8 +37,6 @@ pub struct Job<'a> {
     profile: PathBuf,
     /// The hog and the profiler, and a daemon.
     children: Vec<Child>,
-    /// Whether the kernel says that they come before other sessions.
-    pub is_first: bool,
     /// Daemons so far.
     daemons: usize,
     // Dropped after the children were asked to end, before the folder.
@@ -77,7 +73,6 @@ impl<'a> Job<'a> {
             pids: [0; 2],
             profile,
             children: vec![],
-            is_first: true,
             daemons: 0,
             // It removes the folder again once the processes have ended, which write there.
             _warden: Warden::over_marked(MARK, &mark, folder.path())?,
@@ -120,15 +115,8 @@ impl<'a> Job<'a> {
         Ok(job)
     }
 
-    /// A command of the job, in a session of its own where this user may put that before other work.
     fn command(&self, program: &Path) -> Command {
-        let mut command = match rustix::process::geteuid().is_root() {
-            true => Command::new("setsid"),
-            false => Command::new(program),
-        };
-        if rustix::process::geteuid().is_root() {
-            command.arg(program);
-        }
+        let mut command = Command::new(program);
         command.env(MARK, &self.mark).stdin(Stdio::null()).stdout(Stdio::null());
         command
     }
@@ -139,21 +127,6 @@ impl<'a> Job<'a> {
         let child = command.stderr(errors).spawn().map_err(fault)?;
         let pid = child.id();
         self.children.push(child);
-        // The scheduler weighs sessions; that of this bench must not be meant.
-        let session = || {
-            let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-            stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(3)?.parse::<u32>().ok()
-        };
-        while rustix::process::geteuid().is_root() && session().is_some_and(|session| session != pid) {
-            clock::sleep_for(Nanoseconds(1_000_000));
-        }
-        let weight = format!("/proc/{pid}/autogroup");
-        if session() == Some(pid) {
-            // Kernels without sessions' weights have no such file.
-            let _ = fs::write(&weight, PRIORITY);
-        }
-        self.is_first &=
-            fs::read_to_string(&weight).is_ok_and(|weight| weight.trim_end().ends_with(&format!("nice {PRIORITY}")));
         Ok(pid)
     }
 

@@ -78,8 +78,6 @@ pub struct Block {
 #[derive(Debug, Clone, Serialize)]
 pub struct Measured {
     pub case: Case,
-    /// Whether the ranks and the hog come before other sessions.
-    pub is_first: bool,
     pub arms: Vec<Series<Block>>,
 }
 
@@ -164,7 +162,7 @@ pub fn measure(request: &Request, mut progress: impl FnMut(&str)) -> Result<Find
         };
         let plan = Plan { groups: vec![Arm::ALL.len()], rounds: request.rounds, seed: SEED };
         let (arms, _) = blocks::conduct(&mut measuring, &plan, |_, _| true);
-        cases.push(Measured { case: *case, is_first: measuring.job.is_first, arms });
+        cases.push(Measured { case: *case, arms });
     }
     if cases.iter().flat_map(|case| &case.arms).all(|arm| arm.blocks.is_empty() && arm.failures.is_empty()) {
         let cause = "a signal ended it before anything was measured";

@@ -38,8 +38,7 @@ pub fn page(findings: &Findings, width: usize) -> String {
     page += &table.text(width);
     page += "\nnotes\n  gained: of what the better fixed mapping gains; kept: of the steps as started, from the daemon's start on\n";
     for measured in &findings.cases {
-        let beside = if measured.is_first { "before other sessions" } else { "beside other work" };
-        page += &format!("  {}, {beside}: {}\n", measured.case, moves(measured));
+        page += &format!("  {}: {}\n", measured.case, moves(measured));
         measured.arms.iter().flat_map(|arm| &arm.failures).for_each(|failure| page += &format!("  {failure}\n"));
     }
     page
@@ -86,7 +85,7 @@ mod tests {
         let daemon = Some(Watched { whole, moved, undone: false });
         let [started, exchanged, watched] = rates;
         let arms = vec![series(started, None), series(exchanged, None), series(watched, daemon)];
-        Measured { case: CASES[0], is_first: true, arms }
+        Measured { case: CASES[0], arms }
     }
 
     #[test]
@@ -101,7 +100,7 @@ mod tests {
         let page_of = |rates, whole, moved| page(&of(measured(rates, whole, moved)), 400);
         let well = page_of([50.0, 90.0, 85.0], 80.0, Some(5.0));
         assert!(well.contains("88 % (") && well.matches(": met").count() == 2, "{well}");
-        assert!(well.contains("before other sessions: moved in 10 of 10 blocks, first after 5.0 s"), "{well}");
+        assert!(well.contains(": moved in 10 of 10 blocks, first after 5.0 s"), "{well}");
         let little = page_of([50.0, 90.0, 60.0], 45.0, Some(5.0));
         assert!(little.matches(": missed").count() == 2, "{little}");
         let none = page_of([50.0, 40.0, 50.0], 50.0, None);

@@ -10,8 +10,7 @@ use machine::{Nanoseconds, Result};
 use super::measuring::{Measuring, TwoCores, ended};
 
 /// Measures two ranks, one with slack, beside a hog on the other's core: steps a second as started, exchanged, and with
-/// `plimsoll daemon`, in turns. Long and short steps, ranks that spin and ranks that yield while they wait. Of root the ranks come
-/// before other work
+/// `plimsoll daemon`, in turns. Long and short steps, ranks that spin and ranks that yield while they wait
 #[derive(clap::Args)]
 pub struct Arguments {
     /// From the daemon's start to what is compared
