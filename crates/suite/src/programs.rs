@@ -10,7 +10,7 @@ use std::fs::{self, File};
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::collected::{self, LIMIT, Program};
 use crate::record::{Record, Timer};
@@ -31,6 +31,9 @@ const COMPUTING: [&str; 13] = [
     "wasm",
     "whatif",
 ];
+
+/// A test that keeps a core for itself for longer does not hold up the others.
+const LONGEST_SHIELD: Duration = Duration::from_secs(120);
 
 /// Options that have libtest report its own times of tests; not stable.
 const TIMES: [&str; 3] = ["-Z", "unstable-options", "--report-time"];
@@ -112,6 +115,7 @@ pub fn run(record: &Record, words: &[OsString]) -> Result<bool, String> {
             scope.spawn(move || {
                 let mine = if works { [working, computing] } else { [computing, working] };
                 while let Some(program) = mine.into_iter().find_map(next) {
+                    until_all(cores);
                     let ended = one(record, &program, under, arguments);
                     *all_well.lock().unwrap() &= tell(record, &program, &ended);
                 }
@@ -119,6 +123,15 @@ pub fn run(record: &Record, words: &[OsString]) -> Result<bool, String> {
         }
     });
     Ok(all_well.into_inner().unwrap())
+}
+
+/// Waits while a test of a program in another lane keeps a core for itself by a cpuset: a program that starts meanwhile has one core
+/// less, and leaves out what needs it.
+fn until_all(cores: usize) {
+    let began = Instant::now();
+    while thread::available_parallelism().map_or(1, usize::from) < cores && began.elapsed() < LONGEST_SHIELD {
+        thread::sleep(Duration::from_millis(20));
+    }
 }
 
 /// Builds the programs and has cargo tell how it would start each; `None` where the build fails.
