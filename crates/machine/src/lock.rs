@@ -14,6 +14,10 @@ use crate::printable;
 /// Pause between two attempts.
 const PAUSE: Duration = Duration::from_millis(5);
 
+/// The most readings of the kernel's list. It is read a page at a time, and a lock that ends meanwhile moves the others, so that
+/// a reading may pass over one.
+const READS: usize = 20;
+
 /// A lock, held until it is dropped or the process ends in any way. Its file stays, empty.
 #[derive(Debug)]
 pub struct Lock {
@@ -99,19 +103,23 @@ fn locker(file: &Metadata) -> Option<u32> {
     let major = ((device >> 8) & 0xfff) | ((device >> 32) & !0xfff);
     let minor = (device & 0xff) | ((device >> 12) & !0xff);
     let whole = format!(" {major:02x}:{minor:02x}{inode} ");
-    let locks = fs::read_to_string("/proc/locks").ok()?;
     let is_of_inode = |line: &&str| {
         let mut words = line.split_whitespace();
         words.nth(1) == Some("FLOCK") && words.nth(3).is_some_and(|place| place.ends_with(&inode))
     };
-    let line = locks.lines().filter(is_of_inode).max_by_key(|line| line.contains(&whole))?;
-    line.split_whitespace().nth(4)?.parse().ok()
+    (0..READS).find_map(|_| {
+        let locks = fs::read_to_string("/proc/locks").ok()?;
+        let line = locks.lines().filter(is_of_inode).max_by_key(|line| line.contains(&whole))?;
+        line.split_whitespace().nth(4)?.parse().ok()
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use std::fs::Permissions;
     use std::os::unix::fs::PermissionsExt;
+    use std::sync::Barrier;
+    use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
     use super::*;
 
@@ -132,6 +140,35 @@ mod tests {
             let waiting = scope.spawn(|| Lock::take(&path, "subject", LIMIT, "next").map(drop));
             drop(lock);
             waiting.join().unwrap().unwrap();
+        });
+    }
+
+    #[test]
+    fn a_holder_is_found_while_others_lock_and_unlock() {
+        let folder = tempfile::tempdir().unwrap();
+        let open = |name: usize| File::create(folder.path().join(name.to_string())).unwrap();
+        let (ends, begin) = (AtomicBool::new(false), Barrier::new(4));
+        let churn = &|first: usize| {
+            let files: Vec<File> = (first..first + 200).map(open).collect();
+            begin.wait();
+            while !ends.load(Relaxed) {
+                files.iter().for_each(|file| file.try_lock().unwrap());
+                files.iter().for_each(|file| file.unlock().unwrap());
+            }
+        };
+        thread::scope(|scope| {
+            for first in [1, 201, 401] {
+                scope.spawn(move || churn(first));
+            }
+            begin.wait();
+            let missed = (0..200).filter(|_| {
+                let held = open(0);
+                held.try_lock().unwrap();
+                holder(&held) != Some(std::process::id())
+            });
+            let missed = missed.count();
+            ends.store(true, Relaxed);
+            assert_eq!(missed, 0);
         });
     }
 
