@@ -147,7 +147,7 @@ impl<P: Port, B: Buffer> Driver<P, B> {
     }
 
     /// Sends as [`Driver::send`] does, if `bytes` can leave at once; then nothing completes. False otherwise.
-    #[inline]
+    #[inline(always)]
     pub fn inject(&mut self, peer: PeerIndex, label: Label, bytes: &[u8]) -> Result<bool> {
         let Some(length) = self.engine.plan_short(peer, &label, bytes.len()) else { return Ok(false) };
         if self.port.send(peer, length, |into| Engine::<B>::write_bytes(&label, bytes, into))? != Sent::Taken {

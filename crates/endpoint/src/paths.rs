@@ -453,7 +453,7 @@ impl Port for Paths {
         Capabilities { mtu: Bytes(shm.mtu.0.max(network.mtu.0)), remote_read: true, ..network }
     }
 
-    #[inline]
+    #[inline(always)]
     fn send(&mut self, peer: PeerIndex, length: usize, fill: impl FnOnce(&mut [u8])) -> Result<Sent> {
         match self.peers.get(peer.0 as usize).map(|to| to.way) {
             Some(Route::Shm(index)) => {

@@ -22,6 +22,23 @@ pub trait Buffer {
     fn as_mut_slice(&mut self) -> Option<&mut [u8]>;
 }
 
+/// Copies the whole of `from` over `into`, which has its length. Where both are a few words they are moved in place: the call
+/// of a general copy costs more than the rest of a short message's way.
+///
+/// # Panics
+/// Where the lengths differ.
+#[inline(always)]
+pub fn copy(into: &mut [u8], from: &[u8]) {
+    match (from.first_chunk::<8>(), from.last_chunk::<8>()) {
+        (Some(first), Some(last)) if from.len() <= 16 => {
+            assert!(into.len() == from.len(), "copies have one length");
+            into[..8].copy_from_slice(first);
+            into[from.len() - 8..].copy_from_slice(last);
+        }
+        _ => into.copy_from_slice(from),
+    }
+}
+
 impl<T: AsRef<[u8]> + AsMut<[u8]>> Buffer for T {
     #[inline]
     fn length(&self) -> usize {

@@ -50,8 +50,7 @@ impl Peer {
     /// Whether enough credit was freed to tell the peer of it.
     #[inline]
     pub fn is_credit_due(&self) -> bool {
-        self.freed_messages >= self.config.credit_messages.div_ceil(4)
-            || self.freed_bytes >= self.config.credit_bytes.0.div_ceil(4).max(1)
+        self.freed_messages >= self.due_messages || self.freed_bytes >= self.due_bytes
     }
 
     /// Tells the peer of the freed credit and of `more` messages. `waited`: a receive waits for a message; the peer is
@@ -90,6 +89,15 @@ impl<B: Buffer> Engine<B> {
         let link = &mut self.peers[peer.0 as usize];
         link.freed_messages += 1;
         link.freed_bytes += bytes;
+        // Of less than a quarter of the credit, with nothing held, the peer lacks nothing.
+        if link.held_messages > 0 || link.is_credit_due() {
+            self.freed(peer, space);
+        }
+    }
+
+    #[inline(never)]
+    fn freed(&mut self, peer: PeerIndex, space: Space) {
+        let link = &mut self.peers[peer.0 as usize];
         if link.is_credit_due() {
             link.tell_credit(0, self.posted.waits_within(Space::Tagged));
             self.mark_ready(peer);

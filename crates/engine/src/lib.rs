@@ -38,7 +38,7 @@ mod window;
 mod wire;
 mod withdrawal;
 
-pub use buffer::Buffer;
+pub use buffer::{Buffer, copy};
 pub use config::{LinkConfig, ReliabilityConfig};
 pub use engine::{Counters, Engine, Refusal};
 pub use outgoing::Apart;

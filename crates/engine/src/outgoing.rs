@@ -3,7 +3,7 @@
 use machine::port::Shared;
 use machine::{Nanoseconds, PeerIndex};
 
-use crate::buffer::Buffer;
+use crate::buffer::{Buffer, copy};
 use crate::engine::Engine;
 use crate::peer::{Control, Peer, Plan};
 use crate::request::{Completion, Direction, Request, SendKey, SendRequest, Status, to_wire};
@@ -139,7 +139,7 @@ impl<B: Buffer> Engine<B> {
     pub fn write_bytes(label: &Label, payload: &[u8], into: &mut [u8]) {
         let (head, room) = into.split_at_mut(wire::eager_header(label));
         wire::write_eager(label, payload.len() as u32, head);
-        room.copy_from_slice(payload);
+        copy(room, payload);
     }
 
     /// Tells that the port has taken a packet of `length` bytes for which nothing completes.

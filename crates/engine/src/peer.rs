@@ -102,6 +102,9 @@ pub(crate) struct Peer {
     /// Messages matched since the last credit packet.
     pub freed_messages: u32,
     pub freed_bytes: u64,
+    /// A quarter of the credit: the peer is told of that much.
+    pub due_messages: u32,
+    pub due_bytes: u64,
     /// Whether the last credit packet asked the peer to announce.
     pub asked: bool,
 }
@@ -132,6 +135,8 @@ impl Peer {
             held_bytes: 0,
             freed_messages: 0,
             freed_bytes: 0,
+            due_messages: config.credit_messages.div_ceil(4),
+            due_bytes: config.credit_bytes.0.div_ceil(4).max(1),
             asked: false,
             config,
         }

@@ -44,7 +44,8 @@ impl<B: Buffer> Engine<B> {
         request.selector.tag = tag;
         request.selector.mask = mask;
         request.selector.space = space;
-        request.buffer = Some(buffer);
+        // A vacant slot has no buffer; an assignment would compile in the drop of one.
+        request.buffer.get_or_insert(buffer);
         request.state = ReceiveState::Posted;
         key
     }

@@ -91,8 +91,16 @@ impl Domain {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     pub fn enter(&self) -> Entered<'_> {
+        if self.account.is_none() && self.single {
+            return Entered { domain: self, since: None, empty_polls: false, lock: ManuallyDrop::new(None) };
+        }
+        self.enter_locked()
+    }
+
+    #[inline(never)]
+    fn enter_locked(&self) -> Entered<'_> {
         let since = self.account.as_ref().map(|account| (account, account.begin()));
         if self.single {
             return Entered { domain: self, since, empty_polls: false, lock: ManuallyDrop::new(None) };

@@ -3,6 +3,8 @@
 use std::ffi::c_void;
 use std::mem::ManuallyDrop;
 
+use engine::copy;
+
 use crate::abi::Iovec;
 use crate::offer::PIECES;
 
@@ -186,6 +188,28 @@ impl Memory {
         unsafe { &(*self.pointer.cast::<Pieces>()).0 }
     }
 
+    #[inline(never)]
+    fn read_pieces(&self, offset: usize, into: &mut [u8]) {
+        if self.kind == Kind::Nowhere {
+            return into.fill(0);
+        }
+        // SAFETY: `walk` names parts of the application's memory and of `into`, which do not overlap.
+        self.walk(offset, into.len(), |from, at, length| unsafe {
+            std::ptr::copy_nonoverlapping(from, into.as_mut_ptr().add(at), length);
+        });
+    }
+
+    #[inline(never)]
+    fn write_pieces(&mut self, offset: usize, from: &[u8]) {
+        if self.kind == Kind::Nowhere {
+            return;
+        }
+        // SAFETY: as in `read_pieces`.
+        self.walk(offset, from.len(), |into, at, length| unsafe {
+            std::ptr::copy_nonoverlapping(from.as_ptr().add(at), into, length);
+        });
+    }
+
     /// Calls `each` with every part of the range: its address, its offset in the range, its length.
     fn walk(&self, offset: usize, length: usize, mut each: impl FnMut(*mut u8, usize, usize)) {
         let (mut skip, mut done) = (offset, 0);
@@ -221,31 +245,21 @@ impl engine::Buffer for Memory {
     #[inline]
     fn read(&self, offset: usize, into: &mut [u8]) {
         assert!(offset <= self.length && into.len() <= self.length - offset, "read outside the buffer");
-        if self.is_slice() {
-            // SAFETY: the range is inside, as asserted. `into` is the port's memory, never the application's.
-            unsafe { std::ptr::copy_nonoverlapping(self.pointer.add(offset), into.as_mut_ptr(), into.len()) };
-        } else if self.kind == Kind::Nowhere {
-            into.fill(0);
-        } else {
-            // SAFETY: `walk` names parts of the application's memory and of `into`, which do not overlap.
-            self.walk(offset, into.len(), |from, at, length| unsafe {
-                std::ptr::copy_nonoverlapping(from, into.as_mut_ptr().add(at), length);
-            });
+        if !self.is_slice() {
+            return self.read_pieces(offset, into);
         }
+        // SAFETY: the range is inside, as asserted. `into` is the port's memory, never the application's.
+        copy(into, unsafe { std::slice::from_raw_parts(self.pointer.add(offset), into.len()) });
     }
 
     #[inline]
     fn write(&mut self, offset: usize, from: &[u8]) {
         assert!(offset <= self.length && from.len() <= self.length - offset, "write outside the buffer");
-        if self.is_slice() {
-            // SAFETY: as in `read`.
-            unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), self.pointer.add(offset), from.len()) };
-        } else if self.kind == Kind::Scattered {
-            // SAFETY: as in `read`.
-            self.walk(offset, from.len(), |into, at, length| unsafe {
-                std::ptr::copy_nonoverlapping(from.as_ptr().add(at), into, length);
-            });
+        if !self.is_slice() {
+            return self.write_pieces(offset, from);
         }
+        // SAFETY: as in `read`.
+        copy(unsafe { std::slice::from_raw_parts_mut(self.pointer.add(offset), from.len()) }, from);
     }
 
     #[inline]

@@ -294,7 +294,7 @@ impl Port for ShmPort {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn send(&mut self, peer: PeerIndex, length: usize, fill: impl FnOnce(&mut [u8])) -> Result<Sent> {
         let Some(to) = self.peers.get_mut(peer.0 as usize) else { return Err(no_such_peer(peer)) };
         if length > self.geometry.mtu {
