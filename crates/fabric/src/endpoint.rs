@@ -18,6 +18,7 @@ use crate::counter::Counter;
 use crate::domain::Domain;
 use crate::memory::Memory;
 use crate::object::{self, Context, Guarded, Object, Used};
+use crate::receive_order::ReceiveOrder;
 use crate::remote::Remote;
 use crate::service::{NameServer, Service};
 use crate::shared::{Shared, SharedReceives, SharedSends};
@@ -103,6 +104,7 @@ pub struct State {
     /// Claimed messages, by the context of their claim.
     pub claims: Vec<(Context, Claim, endpoint::Envelope)>,
     pub min_multi_recv: usize,
+    pub order: ReceiveOrder,
     /// Remote operations begun here, and peers' on this endpoint's regions.
     pub remote: Option<Box<Remote>>,
     /// Numbers of a datagram endpoint's copies that wait to leave, by the engine's index.
@@ -269,6 +271,7 @@ impl State {
             addresses: Vec::new(),
             claims: Vec::new(),
             min_multi_recv: MIN_MULTI_RECV,
+            order: ReceiveOrder::default(),
             remote: None,
             waiting: Vec::new(),
             deferred: Deferred::default(),

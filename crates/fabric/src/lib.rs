@@ -45,6 +45,7 @@ mod poll_set;
 mod progress;
 mod provider;
 mod receive;
+mod receive_order;
 mod refuse;
 mod region;
 mod remote;
