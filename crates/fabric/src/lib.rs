@@ -46,6 +46,7 @@ mod progress;
 mod provider;
 mod receive;
 mod receive_order;
+mod record;
 mod refuse;
 mod region;
 mod remote;

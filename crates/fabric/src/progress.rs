@@ -6,6 +6,7 @@ use machine::{Fault, FaultKind, PeerIndex, Result};
 use crate::abi::completion::{Entry, ErrorEntry};
 use crate::abi::constants::*;
 use crate::abi::{Address, Signed};
+use crate::account::Account;
 use crate::completion_queue::{CompletionQueue, Reader};
 use crate::counter::count;
 use crate::endpoint::{NOBODY, State, address_of};
@@ -61,6 +62,12 @@ impl State {
                 reader.failed = true;
             }
             return;
+        }
+        if let Some(record) = &mut self.record
+            && record.is_due()
+            && !record.write(engine, self.domain.account.as_ref().map(Account::sums))
+        {
+            self.record = None;
         }
         let mut found = match engine.has_ended() {
             true => 0,

@@ -51,6 +51,18 @@ pub fn page(subject: &Subject, reports: &Reports, width: usize) -> String {
             code => format!("{}: ranks that did not report had not reached MPI_Finalize", ended(code)),
         });
     }
+    let cut: Vec<String> = reports.endpoints.iter().filter(|report| report.cut).map(name).collect();
+    if !cut.is_empty() {
+        let ranks = match &cut[..] {
+            [one] => format!("rank {one}"),
+            all if all.len() > 8 => count::of(all.len() as u64, "rank"),
+            all => format!("ranks {}", all.join(", ")),
+        };
+        let ended = if subject.code == 0 { String::new() } else { format!("{}: ", ended(subject.code)) };
+        notes.push(format!(
+            "{ended}{ranks} did not reach MPI_Finalize; what they carried is counted until shortly before"
+        ));
+    }
     if !reports.carried() {
         notes.push("no packet moved: the ranks did not talk to each other".to_owned());
     }
@@ -307,6 +319,15 @@ plimsoll carried it: 2 ranks under Open MPI 4.1.4
             page.contains("did not end MPI by MPI_Finalize") && page.contains("1 report line came mixed"),
             "{page}"
         );
+    }
+
+    #[test]
+    fn a_killed_ranks_traffic_is_told_and_so_is_its_end() {
+        let mut all = reports(&[RANK_0, RANK_1]);
+        all.endpoints[1].cut = true;
+        let page = page(&Subject { code: 137, ..subject() }, &all, 100);
+        assert!(page.starts_with("plimsoll carried it: 2 ranks under Open MPI 4.1.4\n"), "{page}");
+        assert!(page.contains("  signal 9 ended it: rank 1 did not reach MPI_Finalize; what they carried"), "{page}");
     }
 
     #[test]
