@@ -61,5 +61,6 @@ mod stopped;
 mod tables;
 mod target;
 mod trigger;
+mod wait_object;
 mod waiting;
 mod wire;
