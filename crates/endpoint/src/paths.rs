@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use engine::LinkConfig;
 use linux::addresses;
-use linux::passing::has_hung_up;
+use linux::credentials::has_hung_up;
 use linux::rendezvous::{self, Meeting};
 use linux::shortage;
 use machine::bounds::{INTRODUCED, SHM_CALLERS};
@@ -108,7 +108,7 @@ impl Paths {
         };
         let local = addresses::bindable(ip, settings.network.interface())?;
         let network = NetworkPath::open(&settings.network, local, settings.faults)?;
-        let user = rustix::process::geteuid().as_raw();
+        let user = linux::user::word();
         let (token, secret) = (introduction::random()?, introduction::random()?);
         let name = Name::new(Host::here()?, user, shm.memory().pid, token, secret, network.local_address())
             .with(settings.shm, settings.semantics);

@@ -19,6 +19,7 @@ use crate::domain::Domain;
 use crate::endpoint::Endpoint;
 use crate::object::{self, Guarded, Object, Used};
 use crate::refuse::{self, signed};
+use crate::wait_object::WaitObject;
 use crate::waiting::Wait;
 
 #[repr(C)]
@@ -28,7 +29,7 @@ pub struct CompletionQueue {
     domain: Used<Domain>,
     /// Bytes of an entry in this queue's format.
     entry: usize,
-    waits: bool,
+    pub waits: WaitObject,
     signalled: AtomicBool,
     state: Guarded<State>,
 }
@@ -66,11 +67,18 @@ static BASE: Ops = Ops {
     size: size_of::<Ops>(),
     close: object::close::<CompletionQueue>,
     bind: refuse::bind,
-    control: refuse::control,
+    control,
     ops_open: refuse::ops_open,
     tostr: refuse::tostr,
     ops_set: refuse::ops_set,
 };
+
+/// # Safety
+/// libfabric's contract.
+unsafe extern "C" fn control(fid: *mut Fid, command: c_int, argument: *mut c_void) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe { object::of::<CompletionQueue>(fid).map_or(-FI_EINVAL, |object| object.waits.control(command, argument)) }
+}
 
 static OPS: CompletionQueueOps = CompletionQueueOps {
     size: size_of::<CompletionQueueOps>(),
@@ -109,15 +117,16 @@ pub unsafe extern "C" fn open(
         FI_CQ_FORMAT_TAGGED => TAGGED_ENTRY,
         _ => return -FI_ENOSYS,
     };
-    if !matches!(waits, FI_WAIT_NONE | FI_WAIT_UNSPEC | FI_WAIT_YIELD) {
-        return -FI_ENOSYS;
-    }
+    let waits = match WaitObject::open(waits) {
+        Ok(waits) => waits,
+        Err(error) => return error,
+    };
     let queue = CompletionQueue {
         fid: FidCompletionQueue { fid: Fid { class: FI_CLASS_CQ, context, ops: &BASE }, ops: &OPS },
         users: AtomicUsize::new(0),
         domain,
         entry,
-        waits: waits != FI_WAIT_NONE,
+        waits,
         signalled: AtomicBool::new(false),
         state: Guarded::new(State::default()),
     };
@@ -269,7 +278,10 @@ impl CompletionQueue {
                     entered.was_in_vain();
                     signed(FI_EAGAIN)
                 }
-                taken => taken as Signed,
+                taken => {
+                    self.waits.found();
+                    taken as Signed
+                }
             }
         }
     }
@@ -277,7 +289,7 @@ impl CompletionQueue {
     /// # Safety
     /// As for `take`.
     unsafe fn wait(&self, into: *mut c_void, count: usize, sources: *mut Address, timeout: c_int) -> Signed {
-        if !self.waits {
+        if self.waits.is_none() {
             return signed(FI_ENOSYS);
         }
         let mut wait = Wait::new(timeout);
@@ -347,10 +359,11 @@ unsafe extern "C" fn sreadfrom(
 unsafe extern "C" fn signal(queue: *mut FidCompletionQueue) -> c_int {
     // SAFETY: libfabric's contract.
     let Some(queue) = (unsafe { object::of::<CompletionQueue>(queue.cast()) }) else { return -FI_EINVAL };
-    if !queue.waits {
+    if queue.waits.is_none() {
         return -FI_ENOSYS;
     }
     queue.signalled.store(true, Ordering::Release);
+    queue.waits.wake();
     0
 }
 

@@ -11,7 +11,6 @@ use endpoint::{Direction, Envelope, Name, Source, Status, TagSelector};
 use machine::{PeerIndex, Result};
 
 use crate::abi::Signed;
-use crate::abi::completion::ErrorEntry;
 use crate::abi::constants::*;
 use crate::abi::fid::Fid;
 use crate::abi::info::Info;
@@ -176,12 +175,7 @@ impl State {
         let Some(connection) = &mut self.connection else { return false };
         let Some(at) = connection.held.iter().position(|(_, _, held)| *held == context) else { return false };
         let (_, memory, _) = connection.held.remove(at);
-        if let Some(queue) = &self.receives {
-            let kind = if memory.wishes & wish::TAGGED != 0 { FI_TAGGED } else { FI_MSG };
-            // SAFETY: the domain is entered.
-            unsafe { queue.push_error(ErrorEntry::new(context, FI_RECV | kind, FI_ECANCELED)) };
-        }
-        self.end(memory.ticket(), |state| state.count(FI_RECV, true));
+        self.cancelled(&memory, context);
         true
     }
 
@@ -209,11 +203,12 @@ impl State {
         let (Some(engine), Some(connection)) = (&mut self.engine, &mut self.connection) else { return Ok(None) };
         let peer = engine.insert(name)?;
         (connection.peer, connection.name) = (Some(peer), Some(*name));
-        for (selector, mut memory, context) in std::mem::take(&mut connection.held) {
+        let held = std::mem::take(&mut connection.held);
+        for (selector, mut memory, context) in held {
             if memory.wishes & wish::MULTIPLE != 0 {
                 memory.source = peer.0;
             }
-            engine.receive(Source::Peer(peer), selector, memory, context as u64)?;
+            self.post(Source::Peer(peer), selector, memory, context as u64)?;
         }
         self.listen_to(peer)?;
         Ok(Some(peer))

@@ -2,6 +2,7 @@
 
 use std::ffi::{c_int, c_void};
 use std::ptr::NonNull;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use crate::abi::constants::*;
@@ -12,6 +13,7 @@ use crate::domain::Domain;
 use crate::endpoint::Endpoint;
 use crate::object::{self, Guarded, Object, Used};
 use crate::refuse;
+use crate::wait_object::WaitObject;
 use crate::waiting::Wait;
 
 #[repr(C)]
@@ -19,6 +21,9 @@ pub struct Counter {
     fid: FidCounter,
     users: AtomicUsize,
     domain: Used<Domain>,
+    pub waits: WaitObject,
+    /// What was there when its news were last asked for.
+    seen: Mutex<(u64, u64)>,
     value: AtomicU64,
     errors: AtomicU64,
     counted: Guarded<Counted>,
@@ -46,11 +51,18 @@ static BASE: Ops = Ops {
     size: size_of::<Ops>(),
     close: object::close::<Counter>,
     bind: refuse::bind,
-    control: refuse::control,
+    control,
     ops_open: refuse::ops_open,
     tostr: refuse::tostr,
     ops_set: refuse::ops_set,
 };
+
+/// # Safety
+/// libfabric's contract.
+unsafe extern "C" fn control(fid: *mut Fid, command: c_int, argument: *mut c_void) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe { object::of::<Counter>(fid).map_or(-FI_EINVAL, |object| object.waits.control(command, argument)) }
+}
 
 static OPS: CounterOps = CounterOps { size: size_of::<CounterOps>(), read, readerr, add, set, wait, adderr, seterr };
 
@@ -66,13 +78,19 @@ pub unsafe extern "C" fn open(
         let attr = attr.as_ref();
         (Used::new(domain), attr.map_or(FI_WAIT_UNSPEC, |attr| attr.wait_obj), attr.map_or(0, |attr| attr.events))
     };
-    if !matches!(waits, FI_WAIT_NONE | FI_WAIT_UNSPEC | FI_WAIT_YIELD) || events != 0 {
+    if events != 0 {
         return -FI_ENOSYS;
     }
+    let waits = match WaitObject::open(waits) {
+        Ok(waits) => waits,
+        Err(error) => return error,
+    };
     let counter = Counter {
         fid: FidCounter { fid: Fid { class: FI_CLASS_CNTR, context, ops: &BASE }, ops: &OPS },
         users: AtomicUsize::new(0),
         domain,
+        waits,
+        seen: Mutex::default(),
         value: AtomicU64::new(0),
         errors: AtomicU64::new(0),
         counted: Guarded::default(),
@@ -158,6 +176,19 @@ impl Counter {
             drop(self.domain.enter());
         }
         0
+    }
+
+    /// Whether it has changed since it was last asked this, after a look for new operations.
+    pub fn has_news(&self) -> bool {
+        self.enter_and_turn();
+        // A panic ends the process, so that nobody ever sees the poison.
+        let mut seen = self.seen.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let standing = self.standing();
+        let news = std::mem::replace(&mut *seen, standing) != standing;
+        if news {
+            self.waits.found();
+        }
+        news
     }
 
     fn enter_and_turn(&self) {

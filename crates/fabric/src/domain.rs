@@ -2,6 +2,7 @@
 
 use std::ffi::c_int;
 use std::mem::ManuallyDrop;
+use std::path::PathBuf;
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Mutex, MutexGuard};
@@ -29,6 +30,8 @@ pub struct Domain {
     pub triggers: Triggers,
     pub settings: Settings,
     pub reports: bool,
+    /// The folder in which endpoints keep their reports while they are open.
+    pub records: Option<PathBuf>,
     /// Present only if asked for: it costs two readings of the clock per call.
     pub account: Option<Account>,
     regions: Guarded<Regions>,
@@ -235,6 +238,7 @@ pub unsafe fn make(
         single: manner.single,
         settings,
         reports: parameters::reports(),
+        records: parameters::records(),
         account: parameters::accounts().then(Account::open),
         regions: Guarded::new(Regions::new(manner.basic)),
         endpoints: Guarded::new(Vec::new()),

@@ -18,6 +18,8 @@ use crate::counter::Counter;
 use crate::domain::Domain;
 use crate::memory::Memory;
 use crate::object::{self, Context, Guarded, Object, Used};
+use crate::receive_order::ReceiveOrder;
+use crate::record::Record;
 use crate::remote::Remote;
 use crate::service::{NameServer, Service};
 use crate::shared::{Shared, SharedReceives, SharedSends};
@@ -103,6 +105,8 @@ pub struct State {
     /// Claimed messages, by the context of their claim.
     pub claims: Vec<(Context, Claim, endpoint::Envelope)>,
     pub min_multi_recv: usize,
+    pub order: ReceiveOrder,
+    pub record: Option<Record>,
     /// Remote operations begun here, and peers' on this endpoint's regions.
     pub remote: Option<Box<Remote>>,
     /// Numbers of a datagram endpoint's copies that wait to leave, by the engine's index.
@@ -269,6 +273,8 @@ impl State {
             addresses: Vec::new(),
             claims: Vec::new(),
             min_multi_recv: MIN_MULTI_RECV,
+            order: ReceiveOrder::default(),
+            record: None,
             remote: None,
             waiting: Vec::new(),
             deferred: Deferred::default(),
@@ -299,6 +305,7 @@ impl State {
                     if self.source != Service::ANY {
                         self.told = Some(NameServer::at(self.source, engine.name())?);
                     }
+                    self.record = domain.records.as_deref().map(Record::new);
                     self.engine = Some(engine);
                 }
                 Err(fault) => {

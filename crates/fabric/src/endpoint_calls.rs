@@ -164,6 +164,9 @@ unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
                     if domain.reports {
                         report::tell(engine, domain.account.as_ref().map(Account::sums), lingered);
                     }
+                    if let Some(record) = state.record.take() {
+                        record.end();
+                    }
                 }
             }
             if let Some(engine) = &mut state.engine

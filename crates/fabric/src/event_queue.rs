@@ -21,6 +21,7 @@ use crate::info;
 use crate::listener::{ConnectionRequest, Listener};
 use crate::object::{self, Object, Used};
 use crate::refuse::{self, signed};
+use crate::wait_object::WaitObject;
 use crate::waiting::Wait;
 
 /// The flag of `fi_eq_read` that leaves the event in the queue.
@@ -35,7 +36,7 @@ pub struct EventQueue {
     error_data: Mutex<Vec<u8>>,
     /// Objects that a read drives; each leaves before it is freed. Never locked within a domain.
     moved: Mutex<Vec<MovedHandle>>,
-    waits: bool,
+    pub waits: WaitObject,
     _fabric: Used<Fabric>,
 }
 
@@ -52,11 +53,18 @@ static BASE: Ops = Ops {
     size: size_of::<Ops>(),
     close: object::close::<EventQueue>,
     bind: refuse::bind,
-    control: refuse::control,
+    control,
     ops_open: refuse::ops_open,
     tostr: refuse::tostr,
     ops_set: refuse::ops_set,
 };
+
+/// # Safety
+/// libfabric's contract.
+unsafe extern "C" fn control(fid: *mut Fid, command: c_int, argument: *mut c_void) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe { object::of::<EventQueue>(fid).map_or(-FI_EINVAL, |object| object.waits.control(command, argument)) }
+}
 
 static OPS: EventQueueOps = EventQueueOps { size: size_of::<EventQueueOps>(), read, readerr, write, sread, strerror };
 
@@ -71,16 +79,17 @@ pub unsafe extern "C" fn open(
         let Some(fabric) = object::of::<Fabric>(fabric.cast()) else { return -FI_EINVAL };
         (Used::new(fabric), attr.as_ref().map_or(FI_WAIT_UNSPEC, |attr| attr.wait_obj))
     };
-    if !matches!(waits, FI_WAIT_NONE | FI_WAIT_UNSPEC | FI_WAIT_YIELD) {
-        return -FI_ENOSYS;
-    }
+    let waits = match WaitObject::open(waits) {
+        Ok(waits) => waits,
+        Err(error) => return error,
+    };
     let queue = EventQueue {
         fid: FidEventQueue { fid: Fid { class: FI_CLASS_EQ, context, ops: &BASE }, ops: &OPS },
         users: AtomicUsize::new(0),
         events: Mutex::default(),
         error_data: Mutex::default(),
         moved: Mutex::default(),
-        waits: waits != FI_WAIT_NONE,
+        waits,
         _fabric: fabric,
     };
     // SAFETY: as above.
@@ -166,6 +175,8 @@ impl EventQueue {
 
     fn add(&self, event: Event) {
         lock(&self.events).push_back(event);
+        self.waits.found();
+        self.waits.wake();
     }
 
     /// # Safety
@@ -285,6 +296,14 @@ impl EventQueue {
         taken as Signed
     }
 
+    /// Whether a read would find an event, after a look for new ones.
+    pub fn has_events(&self) -> bool {
+        if lock(&self.events).is_empty() {
+            self.turn();
+        }
+        !lock(&self.events).is_empty()
+    }
+
     /// Takes an event, after a look for new ones.
     ///
     /// # Safety
@@ -385,7 +404,7 @@ unsafe extern "C" fn sread(
 ) -> Signed {
     // SAFETY: libfabric's contract.
     let Some(queue) = (unsafe { object::of::<EventQueue>(queue.cast()) }) else { return signed(FI_EINVAL) };
-    if !queue.waits {
+    if queue.waits.is_none() {
         return signed(FI_ENOSYS);
     }
     let mut wait = Wait::new(timeout);

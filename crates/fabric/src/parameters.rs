@@ -1,13 +1,14 @@
 //! The provider's configuration: environment variables FI_PLIMSOLL_*, by libfabric's convention for providers.
 
 use std::ffi::CStr;
+use std::path::PathBuf;
 use std::sync::Once;
 
 use endpoint::Settings;
 use machine::{Fault, Result};
 
 /// Names and help texts, for `fi_info -e`.
-pub const KNOWN: [(&CStr, &CStr); 10] = [
+pub const KNOWN: [(&CStr, &CStr); 11] = [
     (c"placement", c"Where the message engine runs: app (the caller's own thread) or core:N (default: app)"),
     (c"network", c"What carries messages to other hosts: udp, afxdp:IFACE or xdp:IFACE (default: udp)"),
     (c"address", c"IP address of this host that others reach it at (default: that of the first interface that is up)"),
@@ -22,6 +23,7 @@ pub const KNOWN: [(&CStr, &CStr); 10] = [
         c"report",
         c"Whether an endpoint tells on stderr, as it closes, what carried its messages: yes or no (default: no)",
     ),
+    (c"record", c"A folder in which an endpoint keeps its report until it closes, for launchers whose ranks are killed"),
     (c"account", c"Whether the time inside the provider's calls is measured for the report: yes or no (default: no)"),
     (c"program", c"The plimsoll program, which ranks start as the engine's process of core:N where none runs"),
 ];
@@ -38,6 +40,11 @@ pub fn settings() -> Result<Settings> {
 /// Whether endpoints report as they close.
 pub fn reports() -> bool {
     is_on("REPORT")
+}
+
+/// The folder in which endpoints keep their reports.
+pub fn records() -> Option<PathBuf> {
+    value("RECORD").map(PathBuf::from)
 }
 
 /// Whether the time inside calls is measured.

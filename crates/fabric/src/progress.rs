@@ -1,11 +1,12 @@
 //! From the engine's completions to entries in completion queues.
 
-use endpoint::{Completion, Direction, Envelope, Source, Space, Status, TagSelector};
+use endpoint::{Completion, Direction, Envelope, Source, Status};
 use machine::{Fault, FaultKind, PeerIndex, Result};
 
 use crate::abi::completion::{Entry, ErrorEntry};
 use crate::abi::constants::*;
 use crate::abi::{Address, Signed};
+use crate::account::Account;
 use crate::completion_queue::{CompletionQueue, Reader};
 use crate::counter::count;
 use crate::endpoint::{NOBODY, State, address_of};
@@ -15,9 +16,6 @@ use crate::refuse::signed;
 
 /// Most completions handled in one go without a reader, so that a counter's read returns.
 const UNREAD_AT_ONCE: usize = 256;
-
-/// Alignment of the next message in a buffer for several: its header is then aligned whatever its type.
-const ALIGNMENT: usize = 16;
 
 /// Flags of an entry by the kind of its request.
 #[inline]
@@ -64,6 +62,12 @@ impl State {
                 reader.failed = true;
             }
             return;
+        }
+        if let Some(record) = &mut self.record
+            && record.is_due()
+            && !record.write(engine, self.domain.account.as_ref().map(Account::sums))
+        {
+            self.record = None;
         }
         let mut found = match engine.has_ended() {
             true => 0,
@@ -142,6 +146,9 @@ impl State {
         }
         let Completion { context, direction, envelope, status, buffer, .. } = done;
         if status != Status::Done {
+            if buffer.wishes & wish::MULTIPLE != 0 {
+                self.goes_on(context, &buffer, None);
+            }
             return self.finish_badly(context as Context, direction, envelope, status, buffer);
         }
         let wishes = buffer.wishes;
@@ -149,7 +156,7 @@ impl State {
             Direction::Receive => {
                 let mut entry = received(context, wishes, &envelope, buffer.start());
                 let source = self.address(envelope.peer);
-                if wishes & wish::MULTIPLE != 0 && !self.receive_more(context, buffer, envelope.length as usize) {
+                if wishes & wish::MULTIPLE != 0 && !self.goes_on(context, &buffer, Some(envelope.length as usize)) {
                     entry.flags |= FI_MULTI_RECV;
                 }
                 if wishes & wish::COMPLETION != 0 {
@@ -167,30 +174,20 @@ impl State {
         }
     }
 
-    /// Posts the rest of a buffer for several messages; false if that is too small.
-    fn receive_more(&mut self, context: u64, buffer: Memory, got: usize) -> bool {
-        let start = buffer.start();
-        // The address, not the offset, is aligned.
-        let next = got + (start as usize + got).next_multiple_of(ALIGNMENT) - (start as usize + got);
-        let left = buffer.length().saturating_sub(next);
-        if left < self.min_multi_recv.max(1) {
-            return false;
-        }
+    /// Goes on with a buffer for several messages, of which the last took `got` bytes; false if that ends it.
+    fn goes_on(&mut self, context: u64, buffer: &Memory, got: Option<usize>) -> bool {
         let source = match buffer.source {
             NOBODY => Source::Any,
             peer => Source::Peer(PeerIndex(peer)),
         };
-        // SAFETY: a part of what the application has given up, and only this part is left in use.
-        let mut rest = unsafe { Memory::flat(start.add(next).cast(), left, buffer.wishes) };
-        rest.source = buffer.source;
-        let Some(engine) = &mut self.engine else { return false };
-        match engine.receive(source, TagSelector::any().within(Space::Message), rest, context) {
-            Ok(_) => true,
-            Err(fault) => {
-                self.fail(&fault);
-                false
-            }
-        }
+        let goes_on = match got {
+            Some(got) => self.receive_more(source, context, buffer, got),
+            None => self.close_buffer(source).map(|()| false),
+        };
+        goes_on.unwrap_or_else(|fault| {
+            self.fail(&fault);
+            false
+        })
     }
 
     #[cold]

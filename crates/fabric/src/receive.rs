@@ -81,9 +81,11 @@ impl State {
             };
         }
         let Some(source) = source else { return self.hold(selector, memory, context) };
-        let Some(engine) = &mut self.engine else { return self.post_shared(selector, memory, context) };
-        match engine.receive(source, selector, memory, context as u64) {
-            Ok(_) => 0,
+        if self.engine.is_none() {
+            return self.post_shared(selector, memory, context);
+        }
+        match self.post(source, selector, memory, context as u64) {
+            Ok(()) => 0,
             Err(fault) => self.fail(&fault),
         }
     }
@@ -328,6 +330,11 @@ pub unsafe extern "C" fn cancel(fid: *mut Fid, context: *mut c_void) -> Signed {
         let state = endpoint.state();
         if state.cancel_held(context) {
             return 0;
+        }
+        match state.cancel_waiting(context) {
+            Ok(true) => return 0,
+            Ok(false) => {}
+            Err(fault) => return state.fail_for_now(&fault),
         }
         let Some(engine) = &mut state.engine else { return signed(FI_EOPBADSTATE) };
         match engine.cancel_context(context as u64) {

@@ -43,7 +43,16 @@ pub fn tell(engine: &mut Endpoint<Paths, Memory>, account: Option<Sums>, lingere
     if account.is_some() && !clock::is_counted() && !report.notes.iter().any(|note| note == clock::NOT_COUNTED) {
         report.notes.push(clock::NOT_COUNTED.into());
     }
-    let line = Line {
+    match line(report, account) {
+        // One write, since launchers mix the pieces of several ranks' writes.
+        Ok(text) => drop(std::io::stderr().write_all(format!("plimsoll-report {text}\n").as_bytes())),
+        Err(error) => eprintln!("plimsoll: report: {error}"),
+    }
+}
+
+/// The report as JSON.
+pub fn line(report: Report, account: Option<Sums>) -> serde_json::Result<String> {
+    serde_json::to_string(&Line {
         rank: rank(),
         host: std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_string(),
         account_calls: account.map(|sums| sums.calls),
@@ -51,10 +60,5 @@ pub fn tell(engine: &mut Endpoint<Paths, Memory>, account: Option<Sums>, lingere
         account_idle_nanoseconds: account.map(|sums| sums.empty_polls),
         cpu_nanoseconds: linux::accounting::process_time(std::process::id()).unwrap_or_default().0,
         report,
-    };
-    match serde_json::to_string(&line) {
-        // One write, since launchers mix the pieces of several ranks' writes.
-        Ok(text) => drop(std::io::stderr().write_all(format!("plimsoll-report {text}\n").as_bytes())),
-        Err(error) => eprintln!("plimsoll: report: {error}"),
-    }
+    })
 }

@@ -11,7 +11,7 @@ use crate::object;
 use crate::refuse::{self, refused};
 use crate::{
     address_vector, atomic, completion_queue, counter, deferred_work, endpoint_calls, event_queue, fabric,
-    passive_endpoint, poll_set, region, shared_calls,
+    passive_endpoint, poll_set, region, shared_calls, wait_object,
 };
 
 static FABRIC: FabricOps = FabricOps {
@@ -20,13 +20,12 @@ static FABRIC: FabricOps = FabricOps {
     passive_ep: passive_endpoint::open,
     eq_open: event_queue::open,
     wait_open,
-    trywait,
+    trywait: wait_object::trywait,
     domain2: open_domain_with_flags,
 };
 
 refused! {
     wait_open(*mut FidFabric, *mut c_void, *mut *mut c_void) -> c_int;
-    trywait(*mut FidFabric, *mut *mut Fid, c_int) -> c_int;
 }
 
 /// # Safety

@@ -1,9 +1,9 @@
 //! Libraries that an ELF file needs (System V ABI, gabi chapters 4 and 5).
 
 use object::LittleEndian;
-use object::elf::{DT_NEEDED, DT_STRTAB, ELFCLASS32, FileHeader64, PT_LOAD};
+use object::elf::{DT_NEEDED, DT_STRTAB, ELFCLASS32, FileHeader64, PT_LOAD, SHT_DYNSYM};
 use object::read::StringTable;
-use object::read::elf::{Dyn, FileHeader, ProgramHeader};
+use object::read::elf::{Dyn, FileHeader, ProgramHeader, Sym};
 
 /// More libraries than any linker writes; bounds the work on a hostile file.
 const MOST_LIBRARIES: usize = 4096;
@@ -52,6 +52,16 @@ pub fn read(file: &[u8]) -> Option<Elf> {
         .map(|at| text(names.get(at.try_into().ok()?).ok()?))
         .collect::<Option<_>>()?;
     Some(Elf { interpreter, needed, is_dynamic: true })
+}
+
+/// Names that `file` takes from its libraries, by its dynamic symbols; `None` where it is no such file, or a broken one.
+pub fn called(file: &[u8]) -> Option<Vec<String>> {
+    let header = FileHeader64::<LittleEndian>::parse(file).ok()?;
+    let endian = header.endian().ok()?;
+    let symbols = header.sections(endian, file).ok()?.symbols(endian, file, SHT_DYNSYM).ok()?;
+    let undefined = symbols.iter().filter(|symbol| symbol.is_undefined(endian));
+    let names = undefined.filter_map(|symbol| str::from_utf8(symbol.name(endian, symbols.strings()).ok()?).ok());
+    Some(names.map(str::to_owned).collect())
 }
 
 /// Whether `file` starts with the magic number of ELF.
@@ -112,6 +122,8 @@ mod tests {
     fn this_test_itself_needs_the_c_library() {
         let elf = read(&std::fs::read(std::env::current_exe().unwrap()).unwrap()).unwrap();
         assert!(elf.needed.iter().any(|name| name.starts_with("libc.")), "{elf:?}");
+        let called = called(&std::fs::read(std::env::current_exe().unwrap()).unwrap()).unwrap();
+        assert!(called.iter().any(|name| name == "malloc") && !called.iter().any(|name| name == "MPI_Init"));
     }
 
     #[test]
@@ -127,14 +139,14 @@ mod tests {
             let mut file = program();
             file[at] = byte;
             file.truncate(cut);
-            let _ = read(&file);
+            let _ = (read(&file), called(&file));
         }
 
         #[test]
         fn no_numbers_make_it_panic(at in 0usize..0x3f8, number: u64) {
             let mut file = program();
             file[at..at + 8].copy_from_slice(&number.to_le_bytes());
-            let _ = read(&file);
+            let _ = (read(&file), called(&file));
         }
     }
 }

@@ -27,6 +27,9 @@ use crate::seats::{self, LauncherInput};
 /// Variable that marks every process of a job.
 pub(crate) const MARK: &str = "PLIMSOLL_JOB";
 
+/// Variable by which the provider keeps its reports in the job's folder.
+const RECORD: &str = "FI_PLIMSOLL_RECORD";
+
 /// Hosts of the ranks.
 #[derive(Clone, Copy)]
 pub enum Place<'a> {
@@ -73,6 +76,8 @@ impl Job<'_> {
             names.push("LD_LIBRARY_PATH");
         }
         names.push(MARK);
+        command.env(RECORD, folder);
+        names.push(RECORD);
         // Variables by which ranks record themselves, where `plimsoll profile` runs this process.
         names.extend(preload::NAMES.into_iter().filter(|name| std::env::var_os(name).is_some()));
         match self.installation.family {

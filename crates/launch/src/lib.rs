@@ -22,6 +22,7 @@ pub mod installation;
 pub mod instruments;
 pub mod job;
 pub mod nodes;
+pub mod one_sided;
 pub mod preload;
 pub mod profiled;
 pub mod program;

@@ -1,9 +1,12 @@
 //! The report of one rank's provider at the end of its endpoint.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use endpoint::{AdapterTime, Dilated, Semantics};
 use machine::Bytes;
+use machine::bounds::{REPORT_LINE, REPORTS};
+use record::untrusted::Folder;
 use serde::{Deserialize, Serialize};
 
 /// Report of one endpoint. Fields that an older or newer provider does not send are empty.
@@ -35,6 +38,8 @@ pub struct Report {
     pub account_idle_nanoseconds: Option<u64>,
     /// CPU time of the process until its endpoint closed.
     pub cpu_nanoseconds: Option<u64>,
+    /// Whether the rank ended without a report: these are its counts shortly before.
+    pub cut: bool,
     /// Fallbacks and decisions, a sentence each.
     pub notes: Vec<String>,
 }
@@ -102,6 +107,15 @@ impl Reports {
         Reports { damaged: lines.len() - endpoints.len(), endpoints }
     }
 
+    /// Adds what endpoints that did not report had [`kept`].
+    pub fn with(mut self, kept: &[String]) -> Reports {
+        let kept = Reports::read(kept);
+        self.damaged += kept.damaged;
+        self.endpoints.extend(kept.endpoints.into_iter().map(|report| Report { cut: true, ..report }));
+        self.endpoints.sort_by_key(|report| (report.rank.unwrap_or(u32::MAX), report.process));
+        self
+    }
+
     /// Ranks with a report, each once: a rank may have opened several endpoints.
     pub fn ranks(&self) -> usize {
         let mut processes: Vec<_> = self.endpoints.iter().map(|report| (&report.host, report.process)).collect();
@@ -143,9 +157,38 @@ impl Reports {
     }
 }
 
+/// The reports that open endpoints keep in a folder, as far as those of a job may be long.
+pub fn kept(folder: &Path) -> Vec<String> {
+    let Ok(folder) = Folder::open(folder, None) else { return Vec::new() };
+    let mut left = REPORTS.total.bytes().0;
+    let names = folder.names("report").into_iter().flatten();
+    let texts = names.filter_map(|name| {
+        let text = folder.read(name, left.min(REPORT_LINE.each.bytes().0)).ok()?;
+        left -= text.len() as u64;
+        Some(String::from_utf8_lossy(&text).into_owned())
+    });
+    texts.collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_endpoints_have_kept_is_theirs_that_did_not_report() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+        write("11-0.report", r#"{"rank":1,"process":11,"host":"a","ports":[{"port":"shm","packets_sent":5}]}"#);
+        write("12-0.report", r#"{"rank":2,"process""#);
+        write("13-0.fresh", r#"{"rank":3,"process":13}"#);
+        write("14-0.report", &"{".repeat(REPORT_LINE.each.bytes().0 as usize + 1));
+        std::fs::create_dir(folder.path().join("15-0.report")).unwrap();
+        let told = [r#"{"rank":0,"process":10,"host":"a"}"#.to_owned()];
+        let reports = Reports::read(&told).with(&kept(folder.path()));
+        let found: Vec<_> = reports.endpoints.iter().map(|report| (report.rank, report.cut)).collect();
+        assert_eq!((found, reports.damaged), (vec![(Some(0), false), (Some(1), true)], 1));
+        assert_eq!(reports.sums()["shm"].packets_sent, 5);
+    }
 
     #[test]
     fn reports_are_sorted_and_what_is_damaged_is_counted() {

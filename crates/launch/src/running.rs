@@ -19,7 +19,7 @@ use tempfile::TempDir;
 
 use crate::exit::exit_code;
 use crate::job::{self, Job, MARK};
-use crate::report::Reports;
+use crate::report::{self, Reports};
 use crate::{sieve, trial};
 
 /// Longest time for which the launcher's standard error stays open after all processes of the job are gone.
@@ -200,18 +200,19 @@ impl Running {
 
     /// Ends the rest of the job and returns its ranks' reports.
     pub fn finish(mut self) -> Reports {
+        let kept = report::kept(self.folder());
         self.end();
-        Reports::read(&self.reports.recv_timeout(DRAIN).unwrap_or_default())
+        Reports::read(&self.reports.recv_timeout(DRAIN).unwrap_or_default()).with(&kept)
     }
 
     /// [`Running::finish`] of a job whose streams were kept, with all output.
     pub fn finish_kept(mut self) -> Kept {
         // The ranks' streams are closed here, unless a rank was left behind.
         let lines = self.reports.recv_timeout(DRAIN).ok();
-        let (said, complained) = (self.said(), self.complained());
+        let (said, complained, kept) = (self.said(), self.complained(), report::kept(self.folder()));
         self.end();
         let lines = lines.or_else(|| self.reports.recv_timeout(DRAIN).ok()).unwrap_or_default();
-        Kept { said, complained, reports: Reports::read(&lines) }
+        Kept { said, complained, reports: Reports::read(&lines).with(&kept) }
     }
 
     fn end(&mut self) {

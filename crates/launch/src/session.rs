@@ -18,6 +18,7 @@ use crate::engine::{self, Engine, Network, Semantics};
 use crate::family::Family;
 use crate::installation::{Choice, Installation};
 use crate::job::{self, Cores, Job, Place};
+use crate::one_sided::OneSided;
 use crate::program::{self, Linkage};
 use crate::provider;
 use crate::report::Reports;
@@ -171,7 +172,9 @@ impl<'a> Session<'a> {
                 let (semantics, dilation, account) = (request.semantics, request.dilation, request.account);
                 engine::check_semantics(semantics, &placement, dilation)?;
                 let engine = Engine { placement, network, semantics, dilation, account };
-                engine.variables(&installation, &provider, &request.command)
+                let mut variables = engine.variables(&installation, &provider, &request.command);
+                variables.extend(OneSided::of(&installation, &program, &request.options).variables());
+                variables
             }
         };
         if let Some(carrier) = request.carrier.as_ref().filter(|_| request.prove) {
@@ -228,6 +231,7 @@ pub fn run(request: &Request, target: Target) -> Result<Ended> {
         tell(&format!("plimsoll: {note}\n"));
     }
     let installation = session.installation.clone();
+    let one_sided = OneSided::of(&installation, &session.program, &request.options);
     let proof = request.carrier.as_ref().filter(|_| request.prove).and_then(|carrier| carrier.proof(&installation));
     // Signals are held from here on, before any thread or child exists.
     let relay = Relay::open()?;
@@ -248,6 +252,7 @@ pub fn run(request: &Request, target: Target) -> Result<Ended> {
         placement: request.placement.to_string(),
         semantics: request.semantics,
         dilation: request.dilation,
+        one_sided,
         code,
     };
     if let Some(to) = &request.report {

@@ -7,6 +7,7 @@ use machine::text::Table;
 use machine::{Dilation, figure};
 
 use crate::engine::Semantics;
+use crate::one_sided::OneSided;
 use crate::report::{Port, Report, Reports};
 
 /// Ranks in the table; further ranks are only in the sum.
@@ -22,6 +23,7 @@ pub struct Subject {
     pub semantics: Semantics,
     /// Requested factor by which the engine's work is stretched.
     pub dilation: Dilation,
+    pub one_sided: OneSided,
     /// The job's exit code.
     pub code: u8,
 }
@@ -40,6 +42,9 @@ fn ended(code: u8) -> String {
 pub fn page(subject: &Subject, reports: &Reports, width: usize) -> String {
     let (reported, ranks) = (reports.ranks(), count::of(subject.ranks.into(), "rank"));
     let mut page = match reported >= subject.ranks as usize {
+        true if subject.one_sided.is_past() => {
+            format!("plimsoll carried its messages, NOT its one-sided operations: {ranks} under {}\n", subject.mpi)
+        }
         true => format!("plimsoll carried it: {ranks} under {}\n", subject.mpi),
         false => format!("plimsoll: {reported} of {ranks} under {} REPORTED\n", subject.mpi),
     };
@@ -51,6 +56,18 @@ pub fn page(subject: &Subject, reports: &Reports, width: usize) -> String {
             code => format!("{}: ranks that did not report had not reached MPI_Finalize", ended(code)),
         });
     }
+    let cut: Vec<String> = reports.endpoints.iter().filter(|report| report.cut).map(name).collect();
+    if !cut.is_empty() {
+        let ranks = match &cut[..] {
+            [one] => format!("rank {one}"),
+            all if all.len() > 8 => count::of(all.len() as u64, "rank"),
+            all => format!("ranks {}", all.join(", ")),
+        };
+        let ended = if subject.code == 0 { String::new() } else { format!("{}: ", ended(subject.code)) };
+        notes.push(format!(
+            "{ended}{ranks} did not reach MPI_Finalize; what they carried is counted until shortly before"
+        ));
+    }
     if !reports.carried() {
         notes.push("no packet moved: the ranks did not talk to each other".to_owned());
     }
@@ -58,6 +75,7 @@ pub fn page(subject: &Subject, reports: &Reports, width: usize) -> String {
         let lines = count::of(reports.damaged as u64, "report line");
         notes.push(format!("{lines} came mixed or cut: sums are too small"));
     }
+    notes.extend(subject.one_sided.note().map(str::to_owned));
     notes.extend(evidence(reports));
     notes.extend(stretched(reports));
     notes.extend(divided(reports));
@@ -256,6 +274,7 @@ mod tests {
             placement: "core:1".into(),
             semantics: Semantics::Matched,
             dilation: Dilation::NONE,
+            one_sided: OneSided::Unnoted,
             code: 0,
         }
     }
@@ -307,6 +326,24 @@ plimsoll carried it: 2 ranks under Open MPI 4.1.4
             page.contains("did not end MPI by MPI_Finalize") && page.contains("1 report line came mixed"),
             "{page}"
         );
+    }
+
+    #[test]
+    fn a_killed_ranks_traffic_is_told_and_so_is_its_end() {
+        let mut all = reports(&[RANK_0, RANK_1]);
+        all.endpoints[1].cut = true;
+        let page = page(&Subject { code: 137, ..subject() }, &all, 100);
+        assert!(page.starts_with("plimsoll carried it: 2 ranks under Open MPI 4.1.4\n"), "{page}");
+        assert!(page.contains("  signal 9 ended it: rank 1 did not reach MPI_Finalize; what they carried"), "{page}");
+    }
+
+    #[test]
+    fn what_went_past_the_engine_is_said_first() {
+        let told = |one_sided| page(&Subject { one_sided, ..subject() }, &reports(&[RANK_0, RANK_1]), 100);
+        let past = told(OneSided::PastFrom5);
+        assert!(past.starts_with("plimsoll carried its messages, NOT its one-sided operations: 2 ranks"), "{past}");
+        assert!(past.contains("  one-sided operations were carried by Open MPI itself"), "{past}");
+        assert!(told(OneSided::Messages).starts_with("plimsoll carried it: 2 ranks"));
     }
 
     #[test]

@@ -6,6 +6,7 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::Pid;
 
 /// The process that made a socket, or sent a message.
@@ -30,10 +31,15 @@ impl Credentials {
 }
 
 /// The kernel's default user for unknown ones (`/proc/sys/kernel/overflowuid`).
-const UNKNOWN_USER: u32 = 65_534;
+pub(crate) const UNKNOWN_USER: u32 = 65_534;
 
 /// A generic socket option that libc does not name.
 const SO_PEERPIDFD: libc::c_int = 77;
+
+/// Whether the other end has closed; its earlier messages can still be read.
+pub fn has_hung_up(socket: impl AsFd) -> bool {
+    matches!(poll(&mut [PollFd::new(&socket, PollFlags::RDHUP)], Some(&Timespec::default())), Ok(1))
+}
 
 /// The process that connected a Unix socket, or listened at it.
 pub fn of_peer(socket: impl AsFd) -> io::Result<Credentials> {

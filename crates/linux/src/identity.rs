@@ -12,8 +12,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, getpid, pidfd_open};
 
-use crate::credentials::{self, Credentials};
-use crate::passing::has_hung_up;
+use crate::credentials::{self, Credentials, has_hung_up};
 
 /// A process that was met.
 #[derive(Debug)]

@@ -39,6 +39,8 @@ pub mod shortage;
 pub mod signal;
 pub mod steering;
 pub mod terminal;
+pub mod timer;
+pub mod user;
 pub mod warden;
 pub mod write_ahead;
 pub mod xdp;

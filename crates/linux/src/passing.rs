@@ -2,17 +2,17 @@
 
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use machine::{Fault, Result};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, UCred};
+use rustix::net::{RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
 
 use crate::control_messages::messages;
 use crate::credentials::Credentials;
+use crate::user;
 
 /// Longest wait for a message.
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -34,12 +34,11 @@ pub fn fault(cause: impl Into<String>) -> Fault {
 }
 
 fn broken(e: impl std::error::Error + Send + Sync + 'static) -> Fault {
-    Fault::because("socket to a peer on this host", e, "pass a connected Unix stream; look why the other end left")
+    Fault::because("socket to a peer on this host", e, "look why the other end left")
 }
 
-/// Whether the other end has closed; its earlier messages can still be read.
-pub fn has_hung_up(socket: impl AsFd) -> bool {
-    matches!(poll(&mut [PollFd::new(&socket, PollFlags::RDHUP)], Some(&Timespec::default())), Ok(1))
+fn short_of_descriptors(error: io::Error) -> Fault {
+    Fault::because("descriptor from a peer on this host", error, "raise the limit on open files (ulimit -n)")
 }
 
 /// Runs `exchange` with a receive timeout on the stream, and restores the stream's own afterwards.
@@ -62,16 +61,14 @@ pub fn say(stream: &UnixStream, words: &Words, fd: Option<BorrowedFd<'_>>) -> Re
     for (place, word) in bytes.chunks_exact_mut(8).zip(words) {
         place.copy_from_slice(&word.to_le_bytes());
     }
-    // Attached by the sender, since the kernel attaches them only if the receiver has asked for them by now.
-    let me = UCred { pid: rustix::process::getpid(), uid: rustix::process::getuid(), gid: rustix::process::getgid() };
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1), ScmCredentials(1))];
+    // The kernel attaches the credentials where one end has asked for them by now. Attached here they would be refused in a
+    // user namespace in which this process's user has no number.
+    rustix::net::sockopt::set_socket_passcred(stream, true).map_err(broken)?;
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
     let fds = fd.map(|fd| [fd]);
-    let mut fits = ancillary.push(SendAncillaryMessage::ScmCredentials(me));
-    if let Some(fds) = &fds {
-        fits &= ancillary.push(SendAncillaryMessage::ScmRights(fds));
-    }
-    assert!(fits, "the ancillary space is sized for both messages");
+    let fits = fds.as_ref().is_none_or(|fds| ancillary.push(SendAncillaryMessage::ScmRights(fds)));
+    assert!(fits, "the ancillary space is sized for a descriptor");
     loop {
         match rustix::net::sendmsg(stream, &[IoSlice::new(&bytes)], &mut ancillary, SendFlags::NOSIGNAL) {
             Ok(n) if n == bytes.len() => return Ok(()),
@@ -120,14 +117,16 @@ fn receive(stream: &UnixStream, flags: RecvFlags) -> Result<Heard> {
         _ => {}
     }
     if cut && fd.is_none() {
-        let full = io::Error::from(Errno::MFILE);
-        let next = "raise the limit on open files (ulimit -n)";
-        return Err(Fault::because("descriptor from a peer on this host", full, next));
+        return Err(short_of_descriptors(Errno::MFILE.into()));
     }
     let sender = sender.ok_or_else(|| fault("the kernel does not name its process"))?;
-    let me = rustix::process::getuid().as_raw();
-    if sender.user != me {
-        return Err(fault(format!("it runs as user {}, this end as user {me}", sender.user)));
+    let me = rustix::process::getuid();
+    if !user::is(me, &sender, stream).map_err(short_of_descriptors)? {
+        let me = me.as_raw();
+        return Err(match sender.user == me {
+            true => fault("users have no numbers in this user namespace, and it is in another one"),
+            false => fault(format!("it runs as user {}, this end as user {me}", sender.user)),
+        });
     }
     let mut words = [0; 8];
     for (word, place) in words.iter_mut().zip(bytes.chunks_exact(8)) {

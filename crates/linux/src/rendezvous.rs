@@ -16,6 +16,7 @@ use rustix::time::Timespec;
 
 use crate::credentials;
 use crate::shortage::{self, Need};
+use crate::user;
 
 /// Pause between two attempts to accept a refused caller, or to call.
 const PAUSE: Duration = Duration::from_millis(5);
@@ -109,9 +110,10 @@ impl Meeting {
             }
         };
         // The kernel names the caller, since every user of the host can connect to the name.
-        let us = geteuid().as_raw();
-        let known = matches!(credentials::of_peer(&stream), Ok(peer) if peer.user == us || peer.user == 0);
-        Ok(known.then_some(stream))
+        match credentials::of_peer(&stream) {
+            Ok(peer) if peer.user == 0 || user::is(geteuid(), &peer, &stream)? => Ok(Some(stream)),
+            _ => Ok(None),
+        }
     }
 
     /// Takes no more calls; ends a waiting [`Meeting::accept`] of another thread.
@@ -205,17 +207,21 @@ fn unanswered(name: &str, error: io::Error) -> Fault {
     }
 }
 
-/// The user that holds `name`, according to the kernel.
-fn holder(name: &str, stream: &UnixStream) -> Result<u32> {
-    credentials::of_peer(stream).map(|peer| peer.user).map_err(|e| unanswered(name, e))
+/// The user that holds `name`, according to the kernel, and whether it is this one.
+fn holder(name: &str, stream: &UnixStream) -> Result<(u32, bool)> {
+    let peer = credentials::of_peer(stream).map_err(|e| unanswered(name, e))?;
+    Ok((peer.user, user::is(geteuid(), &peer, stream).map_err(|e| unanswered(name, e))?))
 }
 
 fn check_holder(name: &str, stream: &UnixStream) -> Result<()> {
-    let user = holder(name, stream)?;
-    if user == geteuid().as_raw() || user == 0 {
+    let (user, is_own) = holder(name, stream)?;
+    if is_own || user == 0 {
         return Ok(());
     }
-    let cause = format!("it is held by user {user}, not by you");
+    let cause = match user == geteuid().as_raw() {
+        true => "users have no numbers in this user namespace, and the holder is in another one".to_owned(),
+        false => format!("it is held by user {user}, not by you"),
+    };
     let next = "have that user end the process that holds it: ss -xlp";
     Err(Fault::new(format!("socket '{name}'"), cause, next).of_kind(FaultKind::NotPermitted))
 }
@@ -237,8 +243,8 @@ pub fn holders(prefix: &str) -> Result<Holders> {
     let mut found = Holders::default();
     for name in names(prefix)? {
         match connect(&name, until).and_then(|stream| holder(&name, &stream)) {
-            Ok(user) if user == us.as_raw() => found.own.push(name),
-            Ok(user) if us.is_root() => found.others.push((name, user)),
+            Ok((_, true)) => found.own.push(name),
+            Ok((user, false)) if us.is_root() => found.others.push((name, user)),
             Ok(_) => {}
             Err(fault) if fault.kind() == FaultKind::Busy => found.busy += 1,
             // The holder has just gone.

@@ -36,5 +36,5 @@ fn rings() -> ShmPort {
 
 /// Name of the abstract socket where the engine on `core` takes ranks of this user.
 fn meeting_name(core: CoreId) -> String {
-    format!("plimsoll/engine/{}/{}", rustix::process::geteuid().as_raw(), core.0)
+    format!("plimsoll/engine/{}/{}", linux::user::word(), core.0)
 }

@@ -106,6 +106,7 @@ constants! { ENUMERATIONS: c_int;
     FI_CQ_FORMAT_TAGGED = 4,
     FI_WAIT_NONE = 0,
     FI_WAIT_UNSPEC = 1,
+    FI_WAIT_FD = 3,
     FI_WAIT_YIELD = 5,
     FI_CQ_COND_NONE = 0,
     FI_ALIAS = 4,

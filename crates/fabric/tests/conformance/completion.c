@@ -1,5 +1,6 @@
 /* Reports of finished operations, and their means: fi_cq(3), fi_cntr(3). */
 #include "conform.h"
+#include <poll.h>
 
 static void selective(void) {
     struct wish wish = {.transmit_bind = FI_SELECTIVE_COMPLETION, .receive_bind = FI_SELECTIVE_COMPLETION};
@@ -282,12 +283,90 @@ static void error_comes_first(void) {
     close_end(end);
 }
 
+/* Sleeps until one of the objects may have something, fi_poll(3); returns the number of sleeps. */
+static int sleep_on(struct end *end, struct fid **objects, int count) {
+    int slept = 0, result;
+    while ((result = fi_trywait(end->fabric, objects, count)) == 0) {
+        struct pollfd ready[3];
+        for (int i = 0; i < count; i++) {
+            ready[i] = (struct pollfd){-1, POLLIN, 0};
+            MUST(fi_control(objects[i], FI_GETWAIT, &ready[i].fd));
+        }
+        MUST(poll(ready, (nfds_t)count, -1) > 0 ? 0 : -FI_EOTHER);
+        slept++;
+    }
+    CHECK_EQUAL(result, -FI_EAGAIN);
+    return slept;
+}
+
+/* A process sleeps on descriptors of a queue, a counter and an event queue until each has something. */
+static void sleeping_on_descriptors(void) {
+    struct wish wish = {.wait_object = FI_WAIT_FD};
+    struct end *end = open_end(&wish);
+    if (!end) return;
+    enum { COUNT = 20 };
+    static int values[COUNT];
+    if (side == 0) {
+        for (int i = 0; i < COUNT; i++) {
+            rest(i < 3 ? 50 : 0);
+            values[i] = i;
+            MUST(AGAIN(end, fi_tinject(end->ep, &values[i], sizeof values[i], end->peer, 1)));
+            turn(end);
+        }
+    } else {
+        struct fid *queue = &end->received->fid;
+        int slept = 0;
+        for (int i = 0; i < COUNT; i++) {
+            MUST(AGAIN(end, fi_trecv(end->ep, &values[i], sizeof values[i], NULL, FI_ADDR_UNSPEC, 1, 0, &values[i])));
+            slept += sleep_on(end, &queue, 1);
+            struct fi_cq_tagged_entry entry;
+            CHECK_EQUAL(fi_cq_read(end->received, &entry, 1), 1);
+            CHECK(entry.op_context == &values[i] && values[i] == i);
+        }
+        CHECK(slept > 0);
+        /* An object that offers no descriptor has none, and nobody sleeps on it. */
+        struct fi_cntr_attr plain = {.events = FI_CNTR_EVENTS_COMP, .wait_obj = FI_WAIT_UNSPEC}, attr = {.events = FI_CNTR_EVENTS_COMP, .wait_obj = FI_WAIT_FD};
+        struct fid_cntr *counter;
+        struct fid *object;
+        int fd;
+        MUST(fi_cntr_open(end->domain, &plain, &counter, NULL));
+        object = &counter->fid;
+        CHECK_EQUAL(fi_control(object, FI_GETWAIT, &fd), -FI_ENODATA);
+        CHECK_EQUAL(fi_trywait(end->fabric, &object, 1), -FI_EINVAL);
+        MUST(fi_close(object));
+        struct fi_eq_attr events = {.wait_obj = FI_WAIT_FD, .flags = FI_WRITE};
+        struct fid_eq *told;
+        MUST(fi_cntr_open(end->domain, &attr, &counter, NULL));
+        MUST(fi_eq_open(end->fabric, &events, &told, NULL));
+        struct fid *all[] = {queue, &counter->fid, &told->fid};
+        CHECK_EQUAL(fi_trywait(end->fabric, all, 3), 0);
+        MUST(fi_cntr_add(counter, 1));
+        CHECK_EQUAL(sleep_on(end, all, 3), 0);
+        CHECK_EQUAL(fi_trywait(end->fabric, all, 3), 0);
+        uint32_t event = 7;
+        CHECK_EQUAL(fi_eq_write(told, event, &event, sizeof event, 0), sizeof event);
+        CHECK_EQUAL(sleep_on(end, all, 3), 0);
+        CHECK_EQUAL(fi_eq_read(told, &event, &event, sizeof event, 0), sizeof event);
+        CHECK_EQUAL(fi_trywait(end->fabric, all, 3), 0);
+        /* A signal wakes who sleeps on the queue. */
+        MUST(fi_cq_signal(end->received));
+        struct pollfd ready = {-1, POLLIN, 0};
+        MUST(fi_control(queue, FI_GETWAIT, &ready.fd));
+        CHECK_EQUAL(poll(&ready, 1, -1), 1);
+        MUST(fi_close(&told->fid));
+        MUST(fi_close(&counter->fid));
+    }
+    meet(end);
+    close_end(end);
+}
+
 const struct test_case completion_cases[] = {
     {"selective", selective},
     {"formats", formats},
     {"counters", counters},
     {"poll_set", poll_set},
     {"waiting_read", waiting_read},
+    {"sleeping_on_descriptors", sleeping_on_descriptors},
     {"delivery_complete", delivery_complete},
     {"error_comes_first", error_comes_first},
     {NULL, NULL},

@@ -105,6 +105,60 @@ static void unexpected(void) {
     close_end(end);
 }
 
+static void post(struct end *end, char *buffer, size_t length, uint64_t flags) {
+    struct iovec piece = {buffer, length};
+    struct fi_msg message = {.msg_iov = &piece, .iov_count = 1, .addr = FI_ADDR_UNSPEC, .context = buffer};
+    MUST(AGAIN(end, fi_recvmsg(end->ep, &message, flags | FI_COMPLETION)));
+}
+
+/* A buffer fills before receives that were posted later take messages, whether they wait for these or come late. */
+static void in_turn_of(int late) {
+    struct wish wish = {.caps = FI_TAGGED | FI_MSG | FI_MULTI_RECV};
+    struct end *end = open_end(&wish);
+    if (!end) return;
+    enum { LENGTH = 64, EACH = 8, COUNT = 3 * EACH + 2 };
+    static char buffers[3][EACH * LENGTH] __attribute__((aligned(64))), single[2][LENGTH];
+    if (side == 0) {
+        char bytes[LENGTH];
+        if (!late) meet(end);
+        for (int i = 0; i < COUNT; i++) {
+            fill(bytes, LENGTH, (unsigned)i);
+            MUST(AGAIN(end, fi_inject(end->ep, bytes, LENGTH, end->peer)));
+        }
+        if (late) meet(end);
+    } else {
+        if (late) meet(end);
+        post(end, single[0], LENGTH, 0);
+        post(end, buffers[0], sizeof buffers[0], FI_MULTI_RECV);
+        post(end, buffers[1], sizeof buffers[1], FI_MULTI_RECV);
+        post(end, single[1], LENGTH, 0);
+        post(end, buffers[2], sizeof buffers[2], FI_MULTI_RECV);
+        char extra[LENGTH];
+        post(end, extra, LENGTH, 0);
+        CHECK_EQUAL(fi_cancel(&end->ep->fid, extra), 0);
+        struct fi_cq_tagged_entry entry;
+        struct fi_cq_err_entry error;
+        CHECK_EQUAL(take(end, end->received, &entry, &error), FI_ECANCELED);
+        if (!late) meet(end);
+        for (int i = 0; i < COUNT; i++) {
+            int first = i == 0, second = i == 1 + 2 * EACH, which = (i - 1 - (i > 1 + 2 * EACH)) / EACH;
+            char *expected = first ? single[0] : second ? single[1] : buffers[which];
+            int place = first || second ? 0 : (i - 1 - (i > 1 + 2 * EACH)) % EACH;
+            CHECK_EQUAL(take(end, end->received, &entry, NULL), 0);
+            CHECK(entry.op_context == expected);
+            CHECK(entry.buf == expected + place * LENGTH);
+            CHECK_EQUAL((entry.flags & FI_MULTI_RECV) != 0, !first && !second && place == EACH - 1);
+            CHECK_BYTES(entry.buf, LENGTH, (unsigned)i);
+        }
+    }
+    meet(end);
+    close_end(end);
+}
+
+static void in_turn(void) { in_turn_of(0); }
+static void in_turn_late(void) { in_turn_of(1); }
+
 const struct test_case multi_receive_cases[] = {
-    {"small", small}, {"middling", middling}, {"with_long_ones", with_long_ones}, {"unexpected", unexpected}, {NULL, NULL},
+    {"small", small}, {"middling", middling}, {"with_long_ones", with_long_ones}, {"unexpected", unexpected},
+    {"in_turn", in_turn}, {"in_turn_late", in_turn_late}, {NULL, NULL},
 };

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use launch::report::{self, Report, Reports};
 use testbed::{Carrier, Job, Mpi, Place};
 
 use super::{libfabric, sources};
@@ -60,4 +61,31 @@ fn a_job_ends_with_its_killed_rank() {
         jobs_end(&mpi, &[]);
         jobs_end(&mpi, &[("SHM", "no"), ("ADDRESS", "127.0.0.1")]);
     }
+}
+
+#[test]
+fn what_killed_ranks_had_carried_is_told() {
+    let Some(mpi) = Mpi::all_carried().into_iter().next() else { return };
+    let place = Place::new();
+    let program = mpi.compile(&place, &sources("mpi-talk"), "talk");
+    let job = Job::new(&mpi, 2, Carrier::Engine(&[]), program).start(&place);
+    let carried = |reports: &Reports| reports.sums().get("shm").map_or(0, |port| port.bytes_sent + port.bytes_fetched);
+    let deadline = Instant::now() + skip::LIMIT;
+    let before = loop {
+        let kept = Reports::read(&report::kept(job.folder()));
+        if kept.ranks() == 2 && carried(&kept) > 10 << 20 {
+            break kept;
+        }
+        assert!(Instant::now() < deadline, "{:?}", kept.sums());
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    let process = |report: &Report| rustix::process::Pid::from_raw(report.process as i32).unwrap();
+    for victim in before.endpoints.iter().map(process) {
+        let _ = rustix::process::kill_process(victim, rustix::process::Signal::KILL);
+    }
+    let ended = job.finish(skip::LIMIT);
+    let told = format!("{mpi}: {}", ended.told());
+    assert!(ended.status.is_some_and(|status| !status.success()), "{told}");
+    assert!(ended.reports.ranks() == 2 && ended.reports.endpoints.iter().all(|report| report.cut), "{told}");
+    assert!(carried(&ended.reports) >= carried(&before), "{told}");
 }

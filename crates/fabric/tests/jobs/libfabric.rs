@@ -1,6 +1,7 @@
 //! The provider against the API's documentation, by two processes that exchange messages.
 
 use std::path::PathBuf;
+use std::process::Command;
 
 use testbed::Place;
 use testbed::conformance::judge;
@@ -31,6 +32,22 @@ const UNSEEN: [&str; 4] = ["--except", "connection/listener_closes", "--except",
 #[test]
 fn the_api_in_shared_memory() {
     conformance(&[], &[]);
+}
+
+/// In a user namespace without users the kernel names all users alike, and refuses their numbers.
+#[test]
+fn users_without_numbers() {
+    let place = Place::new();
+    let (Some(unshare), Some(program)) = (skip::tool("unshare"), program(&place, "conformance")) else { return };
+    let tried = Command::new(&unshare).args(["--user", "true"]).status();
+    if !tried.is_ok_and(|status| status.success()) {
+        return skip::test("no user namespace may be made here");
+    }
+    let mut command = place.libfabric(&unshare, &[("REPORT", "yes")]);
+    command.arg("--user").arg(program).args(["plimsoll", "--only", "multi_receive"]);
+    let ended = place.run(&mut command, skip::LIMIT).well("conformance");
+    judge(&ended.out, &ended.out);
+    assert!(ended.errors.contains(r#""port":"shm","#), "{}", ended.errors);
 }
 
 #[test]

@@ -97,3 +97,16 @@ fn mpis_elsewhere_in_shared_memory() {
 fn mpis_elsewhere_over_a_bad_wire() {
     Mpi::carried_elsewhere().iter().for_each(over_a_bad_wire);
 }
+
+/// The program calls MPI_Init, so that Open MPI 4 can be had to carry its windows in messages.
+#[test]
+fn open_mpi_4_puts_by_the_engine() {
+    let Some(mpi) = Mpi::carried(Family::OpenMpi).filter(|mpi| mpi.installation.major() == 4) else { return };
+    let place = Place::new();
+    let program = mpi.compile(&place, &sources("mpi-put"), "put");
+    let ended = Job::new(&mpi, 2, Carrier::Engine(&[]), program).run(&place, skip::LIMIT).well(&mpi);
+    let told = format!("{mpi}: {}", ended.told());
+    assert!(ended.out.contains("put 6553600 B"), "{told}");
+    let shm = ended.port("shm");
+    assert!(shm.bytes_sent + shm.bytes_fetched >= 2 * 6_553_600, "{told}");
+}

@@ -11,9 +11,8 @@ use std::sync::Arc;
 use machine::{Fault, Result};
 use rustix::io::Errno;
 
-use linux::credentials::Credentials;
+use linux::credentials::{Credentials, has_hung_up};
 use linux::identity::Identity;
-use linux::passing::has_hung_up;
 use linux::remote::{self, Token};
 use linux::shortage;
 
