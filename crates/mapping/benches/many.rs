@@ -1,19 +1,19 @@
 //! The processor time of a mapping of many ranks with a long timeline: 256 ranks on 256 cores of 8 hosts, a million calls.
 //!
-//! `cargo bench -p mapping --bench many -- [CALLS]`
+//! `cargo bench -p mapping --bench many -- [CALLS] [--sockets]`: messages priced as a whole, or passed in pieces beside softirqs.
 
 use std::time::Instant;
 
 use machine::costs::{Interval, Item, Row, Way};
 use machine::{Bytes, CoreId, Costs, Nanoseconds, Reading, Result, SiteKind};
 use mapping::problem::{Load, Problem, Spot, Talk};
-use mapping::recorded::Replays;
+use mapping::recorded::{self, Replays, deciding};
 use mapping::search::search;
 use record::functions::named;
 use whatif::answer::Program;
 use whatif::graph::{Adding, Builder, Graph, Kind, Reach, Step};
-use whatif::lever::Lever;
-use whatif::model::Ways;
+use whatif::model::{Draw, Prices, Ways};
+use whatif::replay::{Buffer, Conditions, Residuals, replay};
 
 const HOSTS: u32 = 8;
 const CORES: u32 = 32;
@@ -27,15 +27,12 @@ const BYTES: u64 = 4096;
 const TRIP: i64 = 12_000;
 
 fn main() -> Result<()> {
-    let calls = std::env::args()
-        .skip(1)
-        .find(|word| word != "--bench")
-        .and_then(|word| word.parse().ok())
-        .unwrap_or(1_000_000u32);
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let calls = words.iter().find_map(|word| word.parse().ok()).unwrap_or(1_000_000u32);
+    let over_sockets = words.iter().any(|word| word == "--sockets");
     let steps = calls / RANKS / 2;
-    let graph = ring(steps);
-    let problem = problem();
-    let costs = costs();
+    let (problem, costs) = (problem(), costs());
+    let graph = recorded_ring(steps, &costs)?;
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let mut last = (Instant::now(), processor_seconds());
     let mut told = |what: &str| {
@@ -44,17 +41,21 @@ fn main() -> Result<()> {
         last = (Instant::now(), processor_seconds());
     };
     println!("{} ranks on {} cores, {} calls", RANKS, problem.spots.len(), graph.len());
-    let program = Program::new(&graph, &costs, ways())?;
+    let (begun, end) = graph.span();
+    let seconds = (end - begun) as f64 / 1e9;
+    let (graph, seconds) = deciding(&graph, seconds);
+    told(&format!("what decides, {} calls", graph.len()));
+    // On whole messages, and over sockets in pieces.
+    let softirqs = recorded::softirqs(&problem, seconds * 1e9).filter(|_| over_sockets);
+    let program = Program::beside(&graph, &costs, ways(), Buffer::Unlimited, softirqs)?;
     told("draws that fit the recording");
-    let seconds = f64::from(steps) * (COMPUTING / (1.0 - SOFTIRQS) + TRIP as f64) / 1e9;
     let replays = Replays::of(&problem, &graph, &program, seconds)?;
     let found = search(&problem, &replays)?;
     told(&format!("search, {} mappings replayed", found.judged));
-    let lever = Lever { mapping: Some(replays.mapping(&found.seats)), ..Lever::default() };
-    let answer = &program.ask(&[&lever])?[0];
-    told(&format!("interval over {} draws", answer.draws));
+    let time = program.mapped(&[replays.mapping(&found.seats)])?[0];
+    told("interval");
     let moved = found.seats.iter().zip(&problem.seats).filter(|(to, from)| to != from).count();
-    println!("{moved} ranks move: {:.3}x ({:.3} .. {:.3})", answer.time.middle, answer.time.low, answer.time.high);
+    println!("{moved} ranks move: {:.3}x ({:.3} .. {:.3})", time.middle, time.low, time.high);
     Ok(())
 }
 
@@ -74,8 +75,16 @@ fn softirqs(rank: u32) -> f64 {
     if rank.is_multiple_of(CORES) { SOFTIRQS } else { 0.0 }
 }
 
-/// Each rank sends to the next one and receives from the one before.
-fn ring(steps: u32) -> Graph {
+/// The ring with the times at which its calls end by these costs.
+fn recorded_ring(steps: u32, costs: &Costs) -> Result<Graph> {
+    let graph = ring(steps, &[]);
+    let prices = Prices::of(&graph, costs, &ways(), &Draw::default())?;
+    let conditions = Conditions::of(&graph, prices, ways().progress());
+    Ok(ring(steps, &replay(&graph, &conditions, Residuals::None)?.exits))
+}
+
+/// Each rank sends to the next one and receives from the one before. `exits` of all calls, ps; empty: not known.
+fn ring(steps: u32, exits: &[i64]) -> Graph {
     let host = |rank: u32| rank / CORES;
     let mut builder = Builder::new((0..RANKS).map(host).collect(), RANKS * steps);
     for message in 0..RANKS * steps {
@@ -86,12 +95,20 @@ fn ring(steps: u32) -> Graph {
     let id = |name| named(name).expect("MPI has it").id;
     for rank in 0..RANKS {
         builder.lane(rank, 0);
+        let mut left = 0i64;
         for step in 0..steps {
             let (own, theirs) = (step * RANKS + rank, step * RANKS + (rank + RANKS - 1) % RANKS);
             let gap = (COMPUTING * load(rank) / (1.0 - softirqs(rank))) as i64;
-            let call = |name, gap, inside| Adding { function: id(name), gap, inside, opaque: false };
-            builder.call(call("Isend", gap, 300), &[Step::Send(own)]);
-            builder.call(call("Recv", 0, TRIP), &[Step::Post(theirs), Step::Received(theirs)]);
+            let first = 2 * (rank * steps + step);
+            let mut call = |number: u32, name, gap| {
+                let exit = exits.get((first + number) as usize).map_or(left + gap, |exit| exit / 1000);
+                let inside = i64::max(exit - left - gap, 0);
+                left += gap + inside;
+                Adding { function: id(name), gap, inside, opaque: false }
+            };
+            let calls = [call(0, "Isend", gap), call(1, "Recv", 0)];
+            builder.call(calls[0], &[Step::Send(own)]);
+            builder.call(calls[1], &[Step::Post(theirs), Step::Received(theirs)]);
         }
     }
     builder.finish()
@@ -121,6 +138,7 @@ fn problem() -> Problem {
         blocked: Vec::new(),
         distances: Vec::new(),
         across: false,
+        sampled: true,
     }
 }
 

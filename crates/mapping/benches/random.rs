@@ -12,6 +12,9 @@ use whatif::answer::in_parallel;
 /// The first seed of the programs for `--calibrate`, by which nothing is judged.
 const CALIBRATED: u64 = 10_000;
 
+/// The most programs of a list.
+const LISTED: usize = 20;
+
 fn main() -> machine::Result<()> {
     let words: Vec<String> = std::env::args().skip(1).filter(|word| word != "--bench").collect();
     let has = |word: &str| words.iter().any(|of| of == word);
@@ -38,8 +41,8 @@ fn main() -> machine::Result<()> {
     let told = |proof: &&Proof| proof.found != 1.0;
     let (all_told, inside) = (count(&told), count(&|proof| told(proof) && proof.expected.holds(proof.found)));
     println!("other mappings that were found, in their expected interval: {}", share(inside, all_told));
-    list("worse than the start", &proofs, |proof| proof.followed());
-    list("farthest from the best", &proofs, |proof| proof.followed() / proof.best);
+    list("worse than the start", first, &proofs, |proof| proof.followed());
+    list("farthest from the best", first, &proofs, |proof| proof.followed() / proof.best);
     Ok(())
 }
 
@@ -104,18 +107,22 @@ fn calibrated(what: &str, proofs: &[Proof], held: ReplayError) {
     }
 }
 
-/// The programs with the greatest figure.
-fn list(what: &str, proofs: &[Proof], figure: impl Fn(&Proof) -> f64) {
+/// The programs with the greatest figure: what came of the mapping that was found and of the best, each with what replays foresaw.
+fn list(what: &str, first: u64, proofs: &[Proof], figure: impl Fn(&Proof) -> f64) {
     println!("{what}:");
-    let mut worst: Vec<(usize, &Proof)> = proofs.iter().enumerate().filter(|(_, proof)| figure(proof) > 1.02).collect();
+    let mut worst: Vec<(u64, &Proof)> = (first..).zip(proofs).filter(|(_, proof)| figure(proof) > 1.02).collect();
     worst.sort_by(|a, b| figure(b.1).total_cmp(&figure(a.1)));
-    for (seed, Proof { name, advice, expected, found, best, .. }) in worst.into_iter().take(10) {
+    for (seed, of) in worst.into_iter().take(LISTED) {
+        let Interval { low, high, .. } = of.expected;
+        let judged = format!("{}{}", if of.judged.1 { "all " } else { "" }, of.judged.0);
         println!(
-            "  seed {seed}, {name}: {}, found {found:.3}, expected {:.3} ({:.3} .. {:.3}), best {best:.3}",
-            advice.name(),
-            expected.middle,
-            expected.low,
-            expected.high
+            "  seed {seed}, {}: {}; found {:.3}, foreseen {:.3} ({low:.3} .. {high:.3}); best {:.3}, foreseen {:.3}; {judged} judged",
+            of.name,
+            of.advice.name(),
+            of.found,
+            of.foreseen,
+            of.best,
+            of.best_foreseen,
         );
     }
 }

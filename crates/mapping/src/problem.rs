@@ -7,6 +7,7 @@
 //! slowest         = max over ranks of time               (a) a rank with slack belongs on a burdened core
 //! unequal         = sum over pairs on two hosts with large messages of share of bytes x |difference of dilations|      (b)
 //! far             = sum over pairs on one host of share of bytes x distance of their cores                             (c)
+//! apart           = sum over pairs on two hosts of share of bytes                                                      (d)
 //! ```
 //! The estimate proposes mappings, which a replay then judges ([`crate::search`]).
 
@@ -85,6 +86,8 @@ pub struct Problem {
     pub distances: Vec<f32>,
     /// Whether ranks may change their hosts.
     pub across: bool,
+    /// Whether the softirqs of all spots are known.
+    pub sampled: bool,
 }
 
 /// The time and distances of a mapping, by the formulas of this module.
@@ -107,6 +110,8 @@ pub struct Aim {
     pub mean: f64,
     /// The weight of `unequal`.
     pub unequal: f64,
+    /// The weight of [`Problem::apart`].
+    pub apart: f64,
 }
 
 impl Problem {
@@ -148,6 +153,12 @@ impl Problem {
             true => talk.share * (one.dilation() - other.dilation()).abs(),
             false => 0.0,
         }
+    }
+
+    /// The part of a pair in what passes between hosts.
+    pub fn apart(&self, talk: &Talk, seats: &[u32]) -> f64 {
+        let host = |rank: u32| self.spots[seats[rank as usize] as usize].host;
+        if host(talk.one) == host(talk.other) { 0.0 } else { talk.share }
     }
 
     /// The part of a pair in [`Estimate::far`].

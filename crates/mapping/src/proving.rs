@@ -8,9 +8,9 @@ use simulate::programs::Lazy;
 use whatif::answer::Program;
 
 use crate::advice::Advice;
-use crate::recorded::{Replays, softirqs};
+use crate::recorded::{Replays, deciding, softirqs};
 use crate::replay_error::{self, ReplayError};
-use crate::search::search;
+use crate::search::{Judge, search};
 use crate::simulated::Simulated;
 
 /// The outcome of an advice. Times are over that of the given mapping, which the profile records.
@@ -32,8 +32,14 @@ pub struct Proof {
     pub error: Option<ReplayError>,
     /// The simulated time of the mapping that was found.
     pub found: f64,
+    /// What the replays foresaw of that mapping.
+    pub foreseen: f64,
     /// The simulated time of the best of all mappings.
     pub best: f64,
+    /// What the replays foresee of the best.
+    pub best_foreseen: f64,
+    /// Mappings that were judged, and whether these were all that differ.
+    pub judged: (usize, bool),
 }
 
 impl Proof {
@@ -54,16 +60,20 @@ pub fn prove(seed: u64, across: bool) -> Result<Proof> {
     let problem = simulated.problem(across);
     let carried = measure(&case.cluster)?;
     let now = recording.finished.total() as f64;
-    let (ways, softirqs) = (carried.ways.clone(), softirqs(&problem, now / 1e3));
-    let program = Program::beside(&recording.graph, &carried.costs, ways, carried.buffer, softirqs)?;
-    let replays = Replays::of(&problem, &recording.graph, &program, now / 1e12)?;
+    let (graph, seconds) = deciding(&recording.graph, now / 1e12);
+    let (ways, softirqs) = (carried.ways.clone(), softirqs(&problem, seconds * 1e9));
+    let program = Program::beside(&graph, &carried.costs, ways, carried.buffer, softirqs)?;
+    let replays = Replays::of(&problem, &graph, &program, seconds)?;
     let found = search(&problem, &replays)?;
     let stays = found.seats == problem.seats;
     let drawn = if stays { Interval::exactly(1.0) } else { program.mapped(&[replays.mapping(&found.seats)])?[0] };
     let of = ReplayError::of(&problem, &found.seats);
     let expected = of.map_or(drawn, |missed| missed.with(drawn, &program));
     let time = |seats: &[u32]| Ok::<f64, machine::Fault>(case.time(&simulated.cluster(seats).seats)? as f64 / now);
-    let best = if across { case.best()?.1 as f64 / now } else { search(&problem, &simulated)?.time };
+    let (best_seats, best) = match across {
+        true => case.best().map(|(seats, time)| (simulated.spots(&seats), time as f64 / now))?,
+        false => search(&problem, &simulated).map(|best| (best.seats, best.time))?,
+    };
     let came = time(&found.seats)?;
     Ok(Proof {
         balanced: case.balanced,
@@ -74,13 +84,21 @@ pub fn prove(seed: u64, across: bool) -> Result<Proof> {
         found: came,
         name: case.name,
         expected,
+        foreseen: found.time,
         best,
+        best_foreseen: replays.time(&best_seats)?,
+        judged: (found.judged, found.all),
     })
 }
 
 #[cfg(test)]
 mod tests {
+    use std::borrow::Cow;
+
+    use whatif::graph::Graph;
+
     use super::*;
+    use crate::recorded::stretch;
 
     #[test]
     fn advice_gains_where_the_start_is_not_the_best() {
@@ -91,5 +109,38 @@ mod tests {
         assert!(followed > start, "{followed} against {start}");
         let worse: Vec<&Proof> = proofs.iter().filter(|proof| proof.followed() > 1.02).collect();
         assert!(worse.is_empty(), "{worse:?}");
+    }
+
+    /// A stretch of a recording foresees what comes of a mapping as well as the whole.
+    #[test]
+    #[ignore = "make check"]
+    fn a_stretch_foresees_as_well_as_the_whole() {
+        let of_four = |case: &Case| case.program.phases.len() == 4 && !case.balanced;
+        for mut case in (0..).map_while(|seed| Case::of(seed).ok()).filter(of_four).take(6) {
+            case.program.steps = 200;
+            let recording = case.record().unwrap();
+            let simulated = Simulated::of(case.cluster.clone(), || Box::new(Lazy::of(&case.program))).unwrap();
+            let problem = simulated.problem(true);
+            let carried = measure(&case.cluster).unwrap();
+            let mut rotated = problem.seats.clone();
+            rotated.rotate_left(1);
+            let foreseen = |(graph, seconds): (Cow<'_, Graph>, f64)| {
+                let softirqs = softirqs(&problem, seconds * 1e9);
+                let ways = carried.ways.clone();
+                let program = Program::beside(&graph, &carried.costs, ways, carried.buffer, softirqs).unwrap();
+                let replays = Replays::of(&problem, &graph, &program, seconds).unwrap();
+                (graph.len(), replays.time(&rotated).unwrap())
+            };
+            let seconds = recording.finished.total() as f64 / 1e12;
+            let (whole, part) = (
+                foreseen((Cow::Borrowed(&recording.graph), seconds)),
+                foreseen(stretch(&recording.graph, seconds, recording.graph.len() / 4)),
+            );
+            let came =
+                case.time(&simulated.cluster(&rotated).seats).unwrap() as f64 / recording.finished.total() as f64;
+            assert!(part.0 < whole.0, "{}: {part:?} of {whole:?}", case.name);
+            let missed = |(_, foreseen): (usize, f64)| (foreseen / came - 1.0).abs();
+            assert!(missed(part) < missed(whole) + 0.02, "{}: {part:?}, {whole:?}, {came}", case.name);
+        }
     }
 }

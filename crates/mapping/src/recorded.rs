@@ -1,5 +1,6 @@
 //! A recorded program as a problem, with its replay as the judge.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use machine::{CoreCapability, CoreId, Fault, Reading, Result};
@@ -16,12 +17,19 @@ use crate::search::Judge;
 /// Most calls and pieces of messages that a search replays, over all mappings.
 const REPLAYED: usize = 10_000_000;
 
+/// Calls and pieces of messages on which mappings of a longer recording are decided, and the least number of calls of a thread.
+const DECIDE: usize = 40_000;
+const OF_THREAD: usize = 64;
+
 /// Bytes of a piece, and the most pieces of a message that count.
 const PIECE: u64 = 16 << 10;
 const PIECES: u64 = 64;
 
 /// The least and the most mappings that a search judges.
 const JUDGED: std::ops::RangeInclusive<usize> = 8..=4096;
+
+/// The most mappings where there are more exchanges of two ranks than can be judged, so that estimates have to find the way.
+const FEW: usize = 24;
 
 /// Busy share of its sibling thread from which on a free core is left out, as it is no core of its own.
 const SHARED: f64 = 0.5;
@@ -80,6 +88,7 @@ impl Recorded<'_> {
                 problem.spots.push(spot);
             }
         }
+        problem.sampled = self.capability.iter().all(|of| of.softirq.value().is_some());
         let there = |(host, core): &&(u32, u32)| problem.spots.iter().any(|at| (at.host, at.core.0) == (*host, *core));
         if let Some((host, core)) = on.keys().find(|at| !there(at)) {
             let reason = "nothing was sampled there";
@@ -249,13 +258,14 @@ fn distances(problem: &Problem, distance: impl Fn(&str, CoreId, CoreId) -> Optio
     .unwrap_or_default()
 }
 
-/// The softirqs of a run of `run` ns, for its replay; `None`: there were none, and no core is far from where they are done.
+/// The softirqs of a run of `run` ns, for its replay; `None`: there were none, no core is far from where they are done, and
+/// ranks stay on their hosts or nobody sampled.
 pub fn softirqs(problem: &Problem, run: f64) -> Option<Softirqs> {
     let softirq = |spot: u32| problem.spots[spot as usize].softirq;
     let hosts = of_hosts(problem, softirq).into_iter().map(|share| share * run).collect();
     let far = is_far(problem, &problem.seats);
     Some(Softirqs { hosts, shares: shares(problem, &problem.seats, softirq), far })
-        .filter(|of| of.hosts.iter().any(|ns| *ns > 0.0) || !of.far.is_empty())
+        .filter(|of| of.hosts.iter().any(|ns| *ns > 0.0) || !of.far.is_empty() || problem.across && problem.sampled)
 }
 
 /// By rank: whether its spot is far; empty: no spot is.
@@ -370,10 +380,34 @@ impl Judge for Replays<'_> {
     }
 
     fn affordable(&self) -> usize {
-        let graph = self.graph;
-        let pieces = |of: &Message| graph.kinds[of.kind as usize].bytes.div_ceil(PIECE).min(PIECES) as usize;
-        let pieces: usize = graph.messages.iter().map(pieces).sum();
-        (REPLAYED / (graph.len() + pieces).max(1)).clamp(*JUDGED.start(), *JUDGED.end())
+        let affordable = (REPLAYED / replayed(self.graph).max(1)).clamp(*JUDGED.start(), *JUDGED.end());
+        let ranks = self.problem.seats.len();
+        if ranks * (ranks - 1) / 2 > affordable { affordable.min(FEW) } else { affordable }
+    }
+}
+
+/// Calls, and pieces of messages.
+fn replayed(graph: &Graph) -> usize {
+    let pieces = |of: &Message| graph.kinds[of.kind as usize].bytes.div_ceil(PIECE).min(PIECES) as usize;
+    graph.len() + graph.messages.iter().map(pieces).sum::<usize>()
+}
+
+/// What mappings of a recording of `seconds` are decided on, with the time that it took: a stretch from the middle of a long
+/// one, as the replays that decide are many.
+pub fn deciding(graph: &Graph, seconds: f64) -> (Cow<'_, Graph>, f64) {
+    let calls = DECIDE * graph.len() / replayed(graph).max(1);
+    stretch(graph, seconds, calls.max(OF_THREAD * graph.lanes.len()))
+}
+
+/// As [`deciding`], of `most` calls.
+pub(crate) fn stretch(graph: &Graph, seconds: f64, most: usize) -> (Cow<'_, Graph>, f64) {
+    let time = |(begun, end): (i64, i64)| (end - begun) as f64;
+    match graph.excerpt(most) {
+        Some(part) => {
+            let share = ratio(time(part.span()), time(graph.span()));
+            (Cow::Owned(part), seconds * share)
+        }
+        None => (Cow::Borrowed(graph), seconds),
     }
 }
 

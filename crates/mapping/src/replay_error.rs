@@ -35,7 +35,7 @@ pub struct ReplayError {
 pub const BETWEEN_PACKAGES: ReplayError = ReplayError { low: -0.39, high: 2.0 };
 
 /// For ranks that move between hosts.
-pub const BETWEEN_HOSTS: ReplayError = ReplayError { low: -0.89, high: 2.0 };
+pub const BETWEEN_HOSTS: ReplayError = ReplayError { low: -0.60, high: 1.5 };
 
 impl ReplayError {
     /// The expected error for a mapping. `None`: only computing changes, on which simulated programs give no data.

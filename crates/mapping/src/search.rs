@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use machine::Result;
 use whatif::answer::in_parallel;
 
-use crate::problem::{Aim, Problem};
+use crate::problem::{Aim, Problem, Talk};
 
 /// A judge of mappings.
 pub trait Judge: Sync {
@@ -36,15 +36,23 @@ pub struct Found {
     pub all: bool,
 }
 
-/// Weights of the estimates by which mappings are proposed: the slowest rank alone, also rule (b), and rule (b) first.
-const AIMS: [Aim; 3] =
-    [Aim { mean: 0.01, unequal: 0.0 }, Aim { mean: 0.01, unequal: 0.3 }, Aim { mean: 0.01, unequal: 10.0 }];
+/// Weights of the estimates by which mappings are proposed: the slowest rank alone, also rule (b) or (d), and one of these first.
+const AIMS: [Aim; 5] = [
+    Aim { mean: 0.01, unequal: 0.0, apart: 0.0 },
+    Aim { mean: 0.01, unequal: 0.3, apart: 0.0 },
+    Aim { mean: 0.01, unequal: 10.0, apart: 0.0 },
+    Aim { mean: 0.01, unequal: 0.0, apart: 0.3 },
+    Aim { mean: 0.01, unequal: 0.0, apart: 10.0 },
+];
 
 /// The least gain that counts, as a share.
 const LEAST: f64 = 1e-3;
 
 /// The most passes of exchanges by estimate.
 const PASSES: usize = 8;
+
+/// Exchanges that are judged at a time.
+const BATCH: usize = 8;
 
 /// Most ranks that are exchanged with all others, the slowest first.
 const SLOWEST: usize = 128;
@@ -57,15 +65,19 @@ pub fn search(problem: &Problem, judge: &dyn Judge) -> Result<Found> {
     let classes = problem.classes();
     // The time of the recorded mapping over itself.
     let known = BTreeMap::from([(problem.seats.clone(), 1.0)]);
-    let mut judged =
-        JudgedMappings { problem, judge, classes: &classes, known, left: judge.affordable().saturating_sub(1) };
+    let (climbed, left) = (BTreeSet::new(), judge.affordable().saturating_sub(1));
+    let mut judged = JudgedMappings { problem, judge, classes: &classes, known, climbed, left };
     let all = judged.all(judged.left);
     let exhausted = all.is_some();
     match all {
         Some(all) => judged.judge(all)?,
         None => {
-            judged.judge(AIMS.map(|aim| judged.proposed(aim)).to_vec())?;
-            judged.climb()?;
+            let proposed = AIMS.map(|aim| judged.proposed(aim)).to_vec();
+            judged.judge(proposed.clone())?;
+            judged.climb(judged.best())?;
+            for start in proposed {
+                judged.climb(start)?;
+            }
         }
     }
     let kept = judged.without_needless()?;
@@ -78,6 +90,8 @@ struct JudgedMappings<'p> {
     judge: &'p dyn Judge,
     classes: &'p [u32],
     known: BTreeMap<Vec<u32>, f64>,
+    /// Mappings around which exchanges were judged.
+    climbed: BTreeSet<Vec<u32>>,
     left: usize,
 }
 
@@ -160,27 +174,27 @@ impl JudgedMappings<'_> {
         )
     }
 
-    /// Exchanges ranks around the best mapping, the slowest ranks first, until no exchange is better or none can be afforded.
-    fn climb(&mut self) -> Result<()> {
-        let batch = cores();
-        loop {
-            let best = self.best();
-            let time = self.time(&best);
-            let mut around = TrialMapping::of(self.problem, best.clone()).around(self.classes).into_iter();
+    /// Exchanges ranks around a mapping, the slowest ranks first, until no exchange is better or none can be afforded.
+    fn climb(&mut self, mut at: Vec<u32>) -> Result<()> {
+        while self.left > 0 && self.climbed.insert(at.clone()) {
+            let time = self.time(&at) * (1.0 - LEAST);
+            let mut around = TrialMapping::of(self.problem, at.clone()).around(self.classes).into_iter();
             let better = loop {
-                let next: Vec<Vec<u32>> = around.by_ref().take(batch).collect();
-                if next.is_empty() || self.left == 0 {
-                    break false;
-                }
+                let next: Vec<Vec<u32>> = around.by_ref().take(BATCH).collect();
                 self.judge(next.clone())?;
-                if next.iter().any(|seats| self.time(seats) < time * (1.0 - LEAST)) {
-                    break true;
+                let best = next.iter().min_by(|one, other| self.time(one).total_cmp(&self.time(other)));
+                match best {
+                    Some(best) if self.time(best) < time => break Some(best.clone()),
+                    Some(_) if self.left > 0 => {}
+                    _ => break None,
                 }
             };
-            if !better {
-                return Ok(());
+            match better {
+                Some(better) => at = better,
+                None => break,
             }
         }
+        Ok(())
     }
 
     /// The best mapping without its needless moves.
@@ -301,14 +315,15 @@ impl<'p> TrialMapping<'p> {
     fn figure(&self, aim: Aim, moves: &[(usize, u32)]) -> f64 {
         let slowest = self.powers.max(0.0).powf(1.0 / f64::from(NORM));
         let mean = self.sum / self.times.len().max(1) as f64;
-        let unequal = |rank: &usize| -> f64 {
-            self.talks[*rank]
-                .iter()
-                .map(|talk| self.problem.unequal(&self.problem.talks[*talk as usize], &self.seats))
-                .sum()
+        let pairs = |weight: f64, of: fn(&Problem, &Talk, &[u32]) -> f64| match weight > 0.0 {
+            true => {
+                let talks = moves.iter().flat_map(|(rank, _)| &self.talks[*rank]);
+                weight
+                    * talks.map(|talk| of(self.problem, &self.problem.talks[*talk as usize], &self.seats)).sum::<f64>()
+            }
+            false => 0.0,
         };
-        let pairs: f64 = if aim.unequal > 0.0 { moves.iter().map(|(rank, _)| unequal(rank)).sum() } else { 0.0 };
-        slowest + aim.mean * mean + aim.unequal * pairs
+        slowest + aim.mean * mean + pairs(aim.unequal, Problem::unequal) + pairs(aim.apart, Problem::apart)
     }
 
     /// The mappings that differ by one exchange from the best, those of the slowest ranks first.
@@ -397,10 +412,6 @@ fn placed_by_distance(problem: &Problem, classes: &[u32], seats: Vec<u32>) -> Ve
         }
     }
     if far(&trying.seats) < before * (1.0 - NEARER) { trying.seats } else { seats }
-}
-
-fn cores() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 #[cfg(test)]

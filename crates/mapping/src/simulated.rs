@@ -58,8 +58,7 @@ impl<'p> Simulated<'p> {
             Spot { host: seat.host as u32, core: core.id, softirq, free: 1.0 / core.dilation, far }
         };
         let spots: Vec<Spot> = self.seats.iter().map(spot).collect();
-        let place = |seat: &Seat| self.seats.iter().position(|of| of == seat).unwrap_or(0) as u32;
-        let seats: Vec<u32> = cluster.seats.iter().map(place).collect();
+        let seats = self.spots(&cluster.seats);
         let load = |(split, seat): (&simulate::cluster::Split, &u32)| {
             let [computing, sending, _] =
                 [split.computing, split.sending, split.waiting].map(|time| time as f64 / total);
@@ -82,7 +81,14 @@ impl<'p> Simulated<'p> {
             ranks,
             seats,
             across,
+            sampled: true,
         }
+    }
+
+    /// The spots of these seats in [`Simulated::problem`].
+    pub fn spots(&self, seats: &[Seat]) -> Vec<u32> {
+        let place = |seat: &Seat| self.seats.iter().position(|of| of == seat).unwrap_or(0) as u32;
+        seats.iter().map(place).collect()
     }
 
     /// The result under the cluster's own mapping.

@@ -16,8 +16,7 @@ use whatif::path::{self, Path};
 ///
 /// # Errors
 /// The timeline contradicts itself.
-pub fn put(summary: &mut Summary, timeline: &Timeline, costs: &Costs) -> Result<()> {
-    let graph = Graph::of(timeline, 0)?;
+pub fn put(summary: &mut Summary, timeline: &Timeline, graph: &Graph, costs: &Costs) -> Result<()> {
     if graph.is_empty() {
         return Ok(());
     }
@@ -26,13 +25,13 @@ pub fn put(summary: &mut Summary, timeline: &Timeline, costs: &Costs) -> Result<
         let others = "`plimsoll whatif DIR --world N` goes by that of another";
         summary.job.notes.push(format!("the critical path is that of {which}; {others}"));
     }
-    let (recorded, between) = recorded(summary, &graph);
+    let (recorded, between) = recorded(summary, graph);
     let priced = recorded.ways(costs, None).and_then(|ways| {
-        let prices = Prices::of(&graph, costs, &ways, &Draw::default())?;
+        let prices = Prices::of(graph, costs, &ways, &Draw::default())?;
         Ok((prices, ways))
     });
     let (prices, ways) = priced.ok().unzip();
-    let path = walk(&graph, prices, ways.as_ref().map(Ways::progress).unwrap_or_default())?;
+    let path = walk(graph, prices, ways.as_ref().map(Ways::progress).unwrap_or_default())?;
     let seconds = |ps: i64| ps as f64 / 1e12;
     let whole = seconds(path.parts.total());
     let shown = |of: path::OnPath| OnPath {

@@ -1,14 +1,16 @@
 //! The pages of `plimsoll map`.
 
 use std::fmt::Write;
+use std::path::Path;
 
 use machine::costs::Interval;
-use machine::count;
 use machine::text::Table;
+use machine::{count, shell};
 use mapping::advice::Advice;
 use mapping::problem::{ALIKE, Problem, Spot};
 use mapping::reason::{Move, Reason};
 use mapping::search::Found;
+use profile::verdict::{Answer, Choice, Judgement};
 use serde_json::{Value, json};
 
 /// Interrupts of a host moved to another of its cores, while the ranks stay.
@@ -67,10 +69,7 @@ impl Page<'_> {
             }
             more(&mut text, self.moves.len(), "rank");
         }
-        let judged = match self.found.all {
-            true => format!("all {} that differ were {}", count::of(self.found.judged as u64, "mapping"), self.judged),
-            false => format!("{} {}", count::of(self.found.judged as u64, "mapping"), self.judged),
-        };
+        let judged = self.judged();
         let time = over(&self.time);
         text += &match advice {
             Advice::Move => format!("\nMove these ranks: the run takes {time} ({judged})\n"),
@@ -98,6 +97,32 @@ impl Page<'_> {
             let _ = writeln!(text, "Note: {note}");
         }
         text
+    }
+
+    /// The advice as a judgement of the profile in `folder`.
+    pub fn judgement(&self, folder: &Path) -> Judgement {
+        let advice = self.advice();
+        let answer = match advice {
+            Advice::Move => Answer::Gains,
+            Advice::Keep => Answer::DoesNot,
+            Advice::CannotTell => Answer::CannotTell,
+        };
+        let Interval { low, high, .. } = self.time;
+        let why = match self.found.seats == self.problem.seats {
+            true => format!("no other mapping is better ({})", self.judged()),
+            false => format!("with the best other mapping the run takes {} ({})", over(&self.time), self.judged()),
+        };
+        let next = (advice != Advice::Keep).then(|| format!("plimsoll map {}", shell::path(folder)));
+        Judgement { choice: Choice::Mapping, answer, gain: Some((1.0 - high, 1.0 - low)), why: vec![why], next }
+    }
+
+    /// The mappings that were judged, in words.
+    fn judged(&self) -> String {
+        let mappings = count::of(self.found.judged as u64, "mapping");
+        match self.found.all {
+            true => format!("all {mappings} that differ were {}", self.judged),
+            false => format!("{mappings} {}", self.judged),
+        }
     }
 
     fn place(&self, spot: &Spot) -> String {
@@ -171,5 +196,48 @@ fn because(reason: &Reason) -> String {
             mean / 1024.0
         ),
         Reason::Near { partner } => format!("it is nearer to rank {partner}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mapping::problem::Load;
+
+    use super::*;
+
+    /// The report of a profile says of mappings what `plimsoll map` says.
+    #[test]
+    fn a_report_has_the_advice_and_the_interval_of_the_command() {
+        let spot = |core| Spot { host: 0, core: machine::CoreId(core), softirq: 0.0, free: 1.0, far: false };
+        let problem = Problem {
+            hosts: vec!["a".into()],
+            spots: vec![spot(0), spot(1)],
+            ranks: vec![Load::default(); 2],
+            seats: vec![0, 1],
+            ..Problem::default()
+        };
+        let of = |seats: [u32; 2], time: Interval| {
+            let found = Found { seats: seats.to_vec(), time: time.middle, judged: 2, all: true };
+            let page = Page {
+                subject: "",
+                judged: "replayed",
+                problem: &problem,
+                found: &found,
+                moves: &[],
+                time,
+                steered: &[],
+                notes: &[],
+            };
+            (page.judgement(Path::new("run")), page.json())
+        };
+        for (high, answer, advice) in [(0.9, Answer::Gains, "move"), (1.1, Answer::CannotTell, "cannot tell")] {
+            let (judgement, json) = of([1, 0], Interval { low: 0.7, middle: 0.8, high });
+            assert_eq!((judgement.answer, json["advice"].as_str()), (answer, Some(advice)));
+            assert_eq!(judgement.gain, Some((1.0 - high, 1.0 - 0.7)));
+            assert_eq!(judgement.next.as_deref(), Some("plimsoll map run"));
+            assert!(judgement.why[0].contains(&format!("0.800x of its time (0.700 .. {high:.3})")), "{judgement:?}");
+        }
+        let (kept, _) = of([0, 1], Interval::exactly(1.0));
+        assert_eq!((kept.answer, kept.gain, kept.next), (Answer::DoesNot, Some((0.0, 0.0)), None));
     }
 }

@@ -7,6 +7,7 @@
 mod align;
 pub mod build;
 mod builder;
+mod excerpt;
 mod schedule;
 
 use std::collections::HashMap;

@@ -34,6 +34,7 @@ fn problem(softirqs: [&[f64]; 2], computing: &[f64]) -> Problem {
         blocked: Vec::new(),
         distances: Vec::new(),
         across: false,
+        sampled: true,
     }
 }
 
@@ -160,6 +161,32 @@ fn many_ranks_are_mapped_with_few_judgements() {
     let busy = (0..256).filter(|rank| burdened(*rank) && rank % 50 != 49).count();
     // Of rank 49, 99, .., 249 two are on the first host and three on the second, whose burdened cores are four each.
     assert_eq!(busy, 8 - 5, "{found:?}");
+}
+
+/// A judge of what passes between hosts, which affords few mappings.
+struct ByApart<'p>(&'p Problem);
+
+impl Judge for ByApart<'_> {
+    fn time(&self, seats: &[u32]) -> Result<f64> {
+        let apart = |seats: &[u32]| self.0.talks.iter().map(|talk| self.0.apart(talk, seats)).sum::<f64>();
+        Ok((1.0 + apart(seats)) / (1.0 + apart(&self.0.seats)))
+    }
+
+    fn affordable(&self) -> usize {
+        8
+    }
+}
+
+#[test]
+fn partners_on_two_hosts_come_together() {
+    let mut problem = problem([&[0.0; 16], &[0.0; 16]], &[0.5; 32]);
+    problem.talks = (0..16).map(|one| Talk { one, other: one + 16, share: 1.0 / 16.0, mean: 2e5 }).collect();
+    problem.across = true;
+    let found = search(&problem, &ByApart(&problem)).unwrap();
+    assert!(is_a_mapping(&problem, &found.seats) && found.judged <= 8, "{found:?}");
+    assert_eq!(found.time, 0.5, "{found:?}");
+    problem.across = false;
+    assert_eq!(search(&problem, &ByApart(&problem)).unwrap().seats, problem.seats);
 }
 
 proptest! {

@@ -12,19 +12,22 @@ use machine::{CoreCapability, CoreId, Fault, Machine, Reading, Result, Source, c
 use mapping::advice::{Advice, LEAST};
 use mapping::problem::Problem;
 use mapping::reason::{Move, moves};
-use mapping::recorded::{Recorded, Replays, softirqs, stalls};
-use mapping::replay_error::ReplayError;
+use mapping::recorded::{Recorded, Replays, deciding, softirqs, stalls};
+use mapping::replay_error::{BETWEEN_PACKAGES, ReplayError};
 use mapping::search::{Found, search};
 use mapping::simulated::Simulated;
 use mapping::steering::steerings;
 use profile::printable::printable;
+use profile::summary::Summary;
 use simulate::file::Simulation;
 use whatif::answer::Program;
+use whatif::graph::Graph;
 use whatif::replay::Buffer;
 
 use super::expectation::{CONTRADICTED, MAPPING, MOST_OUTSIDE, expectation, of_job, over, widening};
 use super::outputs::Json;
 use super::simulate::testbed;
+use crate::critical;
 use crate::map_page::{Page, Steered};
 use crate::opened::Opened;
 use crate::progress::Working;
@@ -108,7 +111,7 @@ fn recorded(path: &Path, arguments: &Arguments) -> Result<ExitCode> {
         capability: &arguments.capability,
         across: arguments.across,
     };
-    let judged = Judged::of(&opened, &known, &asked)?;
+    let judged = Judged::of(&Mapped::of(&opened)?, &known, &asked)?;
     let page = judged.page();
     let proposed = (page.advice() != Advice::Keep).then(|| judged.proposed(&opened, path)).transpose()?;
     let line = proposed.as_ref().map(|proposed| &proposed.line);
@@ -148,6 +151,25 @@ pub struct Asked<'a> {
     across: bool,
 }
 
+/// A recorded program to map.
+pub struct Mapped<'a> {
+    pub folder: &'a str,
+    pub graph: &'a Graph,
+    pub summary: &'a Summary,
+    pub world: usize,
+}
+
+impl<'a> Mapped<'a> {
+    /// # Errors
+    /// `opened` is no profile.
+    pub fn of(opened: &'a Opened) -> Result<Mapped<'a>> {
+        let Opened { folder, graph, world, .. } = opened;
+        let next = "name a folder that plimsoll profile --trace made";
+        let summary = opened.summary.as_ref().ok_or_else(|| Fault::new(folder, "it is no profile", next))?;
+        Ok(Mapped { folder, graph, summary, world: *world })
+    }
+}
+
 /// The result of the search for a recorded program.
 pub struct Judged {
     subject: String,
@@ -162,27 +184,26 @@ pub struct Judged {
 
 impl Judged {
     /// # Errors
-    /// `opened` is no profile, or a cost was never measured here.
-    pub fn of(opened: &Opened, known: &Known, asked: &Asked) -> Result<Judged> {
-        let Opened { graph, folder, world, .. } = opened;
-        let next = "name a folder that plimsoll profile --trace made";
-        let summary = opened.summary.as_ref().ok_or_else(|| Fault::new(folder, "it is no profile", next))?;
-        let ways = opened.recorded().ways(&known.costs, asked.recorded)?;
+    /// A cost was never measured here, or what a core leaves to ranks is not known.
+    pub fn of(of: &Mapped, known: &Known, asked: &Asked) -> Result<Judged> {
+        let Mapped { folder, graph, summary, world } = *of;
+        let ways = critical::recorded(summary, graph).0.ways(&known.costs, asked.recorded)?;
         let mut notes = graph.notes.clone();
         notes.extend(known.note.clone());
         notes.extend(stalls(summary));
         let cores = said(&summary.capability, asked.capability)?;
         let problem =
-            Recorded { graph, summary, world: *world, capability: &cores, across: asked.across }.problem(distance()?)?;
+            Recorded { graph, summary, world, capability: &cores, across: asked.across }.problem(distance()?)?;
         if problem.distances.is_empty() {
             notes.push("how near cores are to each other makes no difference, or is not known".to_owned());
         }
-        let softirqs = softirqs(&problem, summary.totals.seconds * 1e9);
-        let program = Program::beside(graph, &known.costs, ways, asked.buffer, softirqs)?;
+        let (deciding, seconds) = deciding(graph, summary.totals.seconds);
+        let softirqs = softirqs(&problem, seconds * 1e9);
+        let program = Program::beside(&deciding, &known.costs, ways, asked.buffer, softirqs)?;
         if program.contradicted {
             notes.push(CONTRADICTED.to_owned());
         }
-        let replays = Replays::of(&problem, graph, &program, summary.totals.seconds)?;
+        let replays = Replays::of(&problem, &deciding, &program, seconds)?;
         let found = search(&problem, &replays)?;
         let steered = steerings(&problem, |of| replays.under(replays.steering(&of.softirqs)), LEAST)?;
         let mappings = [replays.mapping(&found.seats)].into_iter();
@@ -198,7 +219,7 @@ impl Judged {
             host: problem.hosts[of.host as usize].clone(),
             from: of.from.iter().map(|spot| core(*spot)).collect(),
             to: core(of.to),
-            time: *time,
+            time: BETWEEN_PACKAGES.with(*time, &program),
         });
         let steered: Vec<Steered> = steered.collect();
         let subject = format!(

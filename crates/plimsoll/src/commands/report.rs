@@ -11,11 +11,14 @@ use profile::printable::{json, printable};
 use profile::profile::Profile;
 use profile::summary::Summary;
 use profile::terminal::{self, Screen, paper};
+use profile::verdict::Evidence;
 use record::worlds;
 use timeline::Timeline;
+use whatif::graph::Graph;
 
 use linux::output;
 
+use super::map::{Asked, Judged, Mapped};
 use super::outputs::Json;
 use super::top;
 use crate::critical;
@@ -86,7 +89,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
             let next = "see that the program calls MPI, is linked dynamically, and ran under plimsoll profile";
             return Err(Fault::new(folder.display().to_string(), printable(&why), next));
         }
-        summaries.push(judged(&profile)?);
+        summaries.push(judged(&profile, folder)?);
     }
     if arguments.paper {
         output::print(&paper::render(&summaries))?;
@@ -129,16 +132,30 @@ fn shown(summary: &Summary, arguments: &Arguments) -> Result<()> {
 }
 
 /// The summary, by the costs of the host of rank 0, with the critical path if there is a timeline.
-fn judged(profile: &Profile) -> Result<Summary> {
+fn judged(profile: &Profile, folder: &Path) -> Result<Summary> {
     let Some(rank) = profile.ranks.first() else { return Ok(Summary::of(profile)) };
-    let Known { costs, unseen, .. } = store::of_host(&rank.host())?;
-    let mut summary = Summary::judged(profile, &costs);
-    summary.job.notes.extend(unseen);
-    let walked = profile.timeline.as_ref().map_or(Ok(()), |timeline| critical::put(&mut summary, timeline, &costs));
-    if let Err(fault) = walked {
+    let known = store::of_host(&rank.host())?;
+    let mut summary = Summary::judged(profile, &known.costs);
+    summary.job.notes.extend(known.unseen.iter().cloned());
+    let Some(timeline) = &profile.timeline else { return Ok(summary) };
+    let replayed = Graph::of(timeline, 0).and_then(|graph| {
+        critical::put(&mut summary, timeline, &graph, &known.costs)?;
+        mapped(&mut summary, folder, &graph, &known);
+        Ok(())
+    });
+    if let Err(fault) = replayed {
         summary.job.notes.push(format!("the critical path is left out: {fault}"));
     }
     Ok(summary)
+}
+
+/// Judges other mappings as `plimsoll map` does; the judgement by the tables stays where a replay lacks what it needs.
+fn mapped(summary: &mut Summary, folder: &Path, graph: &Graph, known: &Known) {
+    let of = Mapped { folder: &folder.display().to_string(), graph, summary, world: 0 };
+    let Ok(judged) = Judged::of(&of, known, &Asked::default()) else { return };
+    let judgement = judged.page().judgement(folder);
+    let evidence = Evidence::of(summary);
+    summary.verdict = summary.verdict.take().map(|verdict| verdict.with(&evidence, judgement));
 }
 
 /// Writes an export; omissions are reported on standard error.

@@ -89,6 +89,17 @@ impl Verdict {
     pub fn of(evidence: &Evidence, costs: &Costs) -> Verdict {
         let judgements =
             vec![offload::judge(evidence, costs), dedicated::judge(evidence, costs), mapping::judge(evidence)];
+        Verdict::by(evidence, judgements)
+    }
+
+    /// The verdict with the judgement of who knows more of a choice than the tables tell.
+    #[must_use]
+    pub fn with(self, evidence: &Evidence, known: Judgement) -> Verdict {
+        let kept = |of: Judgement| if of.choice == known.choice { known.clone() } else { of };
+        Verdict::by(evidence, self.judgements.into_iter().map(kept).collect())
+    }
+
+    fn by(evidence: &Evidence, judgements: Vec<Judgement>) -> Verdict {
         let hindrances = hindrance::find(evidence);
         let sentence = match &hindrances[..] {
             _ if evidence.is_empty() => "Nothing can be said: no rank was profiled to its end.".into(),

@@ -10,7 +10,7 @@ mod servers;
 
 use super::*;
 use crate::gradient::gradients;
-use crate::graph::{Adding, Builder, Kind, Message, Reach};
+use crate::graph::{Adding, Builder, Kind, Message, NO_CALL, Reach};
 use crate::model::Price;
 use crate::path::{Counts, OnPath, Path, critical};
 
@@ -371,6 +371,24 @@ proptest! {
         prop_assert_eq!((again.exits, again.total), (truth.exits, truth.total));
     }
 
+    /// A stretch of a recording is replayed as it was recorded, and no message of it lacks an end.
+    #[test]
+    fn a_stretch_comes_back(program in programs(), real: Four, model: Four, most in 1..40usize) {
+        let made = graph(&program, 1, None);
+        let measured = replay(&made, &prices(&made, PS, real), Residuals::None).unwrap();
+        let whole = graph(&program, 1, Some(&measured));
+        let Some(part) = whole.excerpt(most) else { return Ok(()) };
+        prop_assert!(part.len() <= whole.len() && part.lanes.len() == whole.lanes.len());
+        prop_assert!(part.messages.iter().all(|of| of.sender != NO_CALL && of.receiver != NO_CALL));
+        let conditions = prices(&part, PS, model);
+        let mut residuals = Vec::new();
+        let learned = replay(&part, &conditions, Residuals::Learn(&mut residuals)).unwrap();
+        let (begun, end) = part.span();
+        prop_assert_eq!(learned.total, if part.is_empty() { 0 } else { (end - begun) * PS });
+        let again = replay(&part, &conditions, Residuals::Own(&residuals)).unwrap();
+        prop_assert_eq!(again.exits, learned.exits);
+    }
+
     /// Whatever queues or waits for room, each message's work is done once at each end, where its price says.
     #[test]
     fn work_is_neither_lost_nor_doubled(
@@ -526,7 +544,7 @@ proptest! {
         let messages = |(deed, _): &(Deed, u8)| matches!(deed, Deed::Message { .. });
         let program = Program { deeds: program.deeds.into_iter().filter(messages).collect(), ..program };
         let schedule = crate::goal::read(goal(&program, 1_000).as_bytes()).unwrap();
-        let (written, read) = (graph(&program, 1_000, None), Graph::of_schedule(&schedule, u32::MAX).unwrap());
+        let (written, read) = (graph(&program, 1, None), Graph::of_schedule(&schedule, u32::MAX).unwrap());
         let [written, read] = [written, read].map(|graph| {
             let conditions = prices(&graph, 1_000_000, costs);
             let replayed = replay(&graph, &conditions, Residuals::None).unwrap();

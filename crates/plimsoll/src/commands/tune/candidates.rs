@@ -21,7 +21,7 @@ use whatif::replay::Buffer;
 
 use super::today::{Today, arm};
 use crate::commands::expectation::{CARRIER, MAPPING, MOST_OUTSIDE, SETTING, of_job};
-use crate::commands::map::{Asked, Judged, Proposed};
+use crate::commands::map::{Asked, Judged, Mapped, Proposed};
 use crate::machine_state::MachineState;
 use crate::opened::Opened;
 
@@ -213,7 +213,8 @@ impl Candidates {
 
     /// Adds a mapping of the ranks, if `plimsoll map` advises one.
     fn map(&mut self, opened: &Opened, known: &Known, folder: &Path) {
-        let found = Judged::of(opened, known, &Asked::default()).and_then(|judged| {
+        let judged = Mapped::of(opened).and_then(|of| Judged::of(&of, known, &Asked::default()));
+        let found = judged.and_then(|judged| {
             let keeps = judged.page().advice() == Advice::Keep;
             let proposed = (!keeps).then(|| judged.proposed(opened, folder)).transpose()?;
             Ok((judged.time, proposed))
