@@ -27,7 +27,15 @@ pub(crate) struct Dual<'m> {
     pub choice: Vec<usize>,
     /// Use of each site by the choices of the last passes, exponentially smoothed: the subgradient.
     usage: Vec<[f64; RESOURCES]>,
+    /// What rounding in all passes may have added to the bound.
+    rounding: f64,
 }
+
+/// Rounding errors of a pass, over the largest sum in it.
+const ROUNDING: f64 = 8.0 * f64::EPSILON;
+/// Most that a step of the prices moves the rent of a site and resource, in gaps: where use hardly exceeds the room, a step has no
+/// other bound, and sums that large round off all costs.
+const LONGEST_STEP: f64 = 100.0;
 
 /// Cheapest site last seen and what the others cost beyond it, `groups x sites`; made by [`Dual::pass`] on request.
 pub(crate) type Regrets = Vec<f64>;
@@ -55,18 +63,24 @@ impl<'m> Dual<'m> {
             shares,
             choice: vec![usize::MAX; groups],
             usage: vec![[0.0; RESOURCES]; sites],
+            rounding: 0.0,
         }
     }
 
     /// The lower bound, valid after a pass.
     pub fn bound(&self) -> f64 {
+        self.constant - self.rent() - self.rounding
+    }
+
+    /// What the capacities give back of the prices.
+    fn rent(&self) -> f64 {
         let mut rent = 0.0;
         for (price, room) in self.prices.iter().zip(&self.model.packing.room) {
             for r in (0..RESOURCES).filter(|&r| price[r] > 0.0) {
                 rent += price[r] * room[r] as f64;
             }
         }
-        self.constant - rent
+        rent
     }
 
     /// One sweep over all groups. Sites of a group that alone would lift the bound to `limit` are closed to it. `false`
@@ -78,7 +92,9 @@ impl<'m> Dual<'m> {
         let mut value = vec![0.0; sites];
         // The bound is known only where every group has been made non-negative since the last change of prices.
         let settled = self.own.iter().all(|&own| own >= 0.0);
-        let rent = self.constant - self.bound();
+        let rent = self.rent();
+        self.rounding += ROUNDING * (self.constant.abs() + rent);
+        let rent = rent + self.rounding;
         for step in 0..groups {
             let group = if forwards { step } else { groups - 1 - step };
             let row = group * sites;
@@ -164,7 +180,7 @@ impl<'m> Dual<'m> {
         let fresh = self.usage.iter().flatten().all(|&u| u == 0.0);
         let keep = if fresh { 0.0 } else { 0.6 };
         let mut slope = vec![[0.0; RESOURCES]; sites];
-        let mut steepness = 0.0;
+        let (mut steepness, mut steepest) = (0.0, 0.0f64);
         for site in 0..sites {
             for r in 0..RESOURCES {
                 let usage = &mut self.usage[site][r];
@@ -178,13 +194,14 @@ impl<'m> Dual<'m> {
                 if excess > 0.0 || self.prices[site][r] > 0.0 {
                     slope[site][r] = excess;
                     steepness += excess * excess;
+                    steepest = steepest.max(excess.abs());
                 }
             }
         }
         if steepness == 0.0 {
             return;
         }
-        let stride = pace * gap.max(0.0) / steepness;
+        let stride = (pace * gap.max(0.0) / steepness).min(LONGEST_STEP * gap.max(0.0) / steepest);
         let mut change = vec![[0.0; RESOURCES]; sites];
         for site in 0..sites {
             for r in (0..RESOURCES).filter(|&r| slope[site][r] != 0.0) {

@@ -60,3 +60,18 @@ proptest! {
         }
     }
 }
+
+/// Here use exceeds the room by so little that a price once grew to 1e14, beside which a bound of 12 was wrong by a tenth.
+#[test]
+fn a_price_that_hardly_helps_does_not_grow_beyond_what_sums_can_hold() {
+    let layout = small(4859002622693660201, 14, 5, 3);
+    let (plan, proof) = solve_and_prove(&layout, &effort(), &Effort { steps: 30_000, ..effort() }).unwrap();
+    let long = solve(&layout, &Effort { steps: 200_000, seed: 7, ..effort() }).unwrap();
+    assert_eq!(proof, Proof::Optimal);
+    assert!(
+        long.cost.total >= plan.cost.total * (1.0 - 1e-8),
+        "{} is proven, {} exists",
+        plan.cost.total,
+        long.cost.total
+    );
+}
