@@ -1,6 +1,7 @@
 //! `plimsoll map` on the papers' testbeds, and on a program of Open MPI that is recorded, mapped and verified.
 
 use crate::daemon::is_taken;
+use crate::recipes::UNSAMPLED;
 use crate::{costs, golden};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -109,7 +110,7 @@ fn a_recorded_program_is_mapped_and_its_launch_line_read_back() {
         let burdened = shares(0.5, 1.0);
         // The run may also be too short to sample the ranks' places.
         let (code, said, errors) = ask(&burdened, &["--json"]);
-        assert!(code == 0 || errors.contains("most of the time"), "{errors}");
+        assert!(code == 0 || UNSAMPLED.iter().any(|words| errors.contains(words)), "{errors}");
         let moved: Value = serde_json::from_str(&said).unwrap_or_default();
         if moved["advice"] == "move" {
             break (burdened, moved);
@@ -155,9 +156,18 @@ fn a_mapping_is_proposed_tried_and_held_against_what_was_expected() {
     // The core where Open MPI puts the rank that computes.
     let hog = Hog::on(cores[0]);
     let profile = ["profile", "--trace", "-o", "run", "--", "mpirun", "-n", "2", "--bind-to", "core", program, "50"];
-    let (code, _, errors) = plimsoll(place, &profile);
-    assert_eq!(code, 0, "{errors}");
-    let (code, said, errors) = plimsoll(place, &["map", "run", "--run"]);
+    let mut recorded = 0;
+    let (code, said, errors) = loop {
+        let (code, _, errors) = plimsoll(place, &profile);
+        assert_eq!(code, 0, "{errors}");
+        recorded += 1;
+        let all = plimsoll(place, &["map", "run", "--run"]);
+        // Beside other work the run may end before its ranks' cores were sampled.
+        if all.0 == 0 || recorded == 20 || !UNSAMPLED.iter().any(|words| all.2.contains(words)) {
+            break all;
+        }
+        std::fs::remove_dir_all(place.join("run")).unwrap();
+    };
     drop(hog);
     assert_eq!(code, 0, "{said}{errors}");
     if !said.contains("Move these ranks") && is_taken(cores[1]) {
