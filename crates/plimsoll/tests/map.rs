@@ -92,9 +92,9 @@ fn a_recorded_program_is_mapped_and_its_launch_line_read_back() {
         let all: Value = serde_json::from_str(&said).unwrap();
         let core = |rank: usize| {
             let cores = &all["ranks"][rank]["cores"];
-            cores["measured"][0].as_u64().unwrap_or_else(|| panic!("{cores}"))
+            cores["measured"][0].as_u64()
         };
-        [(core(0), own), (core(1), other)].map(|(core, share)| format!("{}:{core}={share}", this_host()))
+        Some([(core(0)?, own), (core(1)?, other)].map(|(core, share)| format!("{}:{core}={share}", this_host())))
     };
     let ask = |[one, other]: &[String; 2], more: &[&str]| {
         plimsoll(place, &[&["map", "run", "--capability", one, "--capability", other], more].concat())
@@ -107,13 +107,14 @@ fn a_recorded_program_is_mapped_and_its_launch_line_read_back() {
     // Beside other work on this machine ranks wait for their cores too, and then no move helps: it is recorded again.
     let mut tries = 0;
     let (burdened, moved) = loop {
-        let burdened = shares(0.5, 1.0);
         // The run may also be too short to sample the ranks' places.
-        let (code, said, errors) = ask(&burdened, &["--json"]);
+        let burdened = shares(0.5, 1.0);
+        let asked = burdened.as_ref().map(|burdened| ask(burdened, &["--json"]));
+        let (code, said, errors) = asked.unwrap_or((1, String::new(), UNSAMPLED[0].to_owned()));
         assert!(code == 0 || UNSAMPLED.iter().any(|words| errors.contains(words)), "{errors}");
         let moved: Value = serde_json::from_str(&said).unwrap_or_default();
         if moved["advice"] == "move" {
-            break (burdened, moved);
+            break (burdened.expect("it was asked"), moved);
         }
         tries += 1;
         if tries % 5 == 0 && linux::affinity::allowed().unwrap().into_iter().any(crate::daemon::is_taken) {
@@ -123,7 +124,7 @@ fn a_recorded_program_is_mapped_and_its_launch_line_read_back() {
         std::fs::remove_dir_all(place.join("run")).unwrap();
         record();
     };
-    let alike = shares(1.0, 1.0);
+    let alike = shares(1.0, 1.0).expect("their cores are known");
     assert!(moved["time"]["high"].as_f64().unwrap() < 1.0 && moved["line"].as_str().unwrap().contains("rankfile"));
     let kept: Value = serde_json::from_str(&asked(&alike, &["--json"])).unwrap();
     assert_eq!((&kept["advice"], &kept["line"]), (&Value::from("keep"), &Value::Null), "{kept}");

@@ -298,7 +298,7 @@ fn a_signal_is_passed_on() {
     let output = started.finish();
     assert_eq!(output.status.code(), Some(143), "whatever the launcher makes of it");
     let summary = String::from_utf8_lossy(&output.stderr);
-    assert!(summary.contains("signal 15 ended it before its ranks said what carried their messages"), "{summary}");
+    assert!(summary.contains("signal 15 ended it: ranks 0, 1 did not reach MPI_Finalize"), "{summary}");
     gone(&processes);
 }
 

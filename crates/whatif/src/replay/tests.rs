@@ -544,7 +544,7 @@ proptest! {
         let messages = |(deed, _): &(Deed, u8)| matches!(deed, Deed::Message { .. });
         let program = Program { deeds: program.deeds.into_iter().filter(messages).collect(), ..program };
         let schedule = crate::goal::read(goal(&program, 1_000).as_bytes()).unwrap();
-        let (written, read) = (graph(&program, 1, None), Graph::of_schedule(&schedule, u32::MAX).unwrap());
+        let (written, read) = (graph(&program, 1_000, None), Graph::of_schedule(&schedule, u32::MAX).unwrap());
         let [written, read] = [written, read].map(|graph| {
             let conditions = prices(&graph, 1_000_000, costs);
             let replayed = replay(&graph, &conditions, Residuals::None).unwrap();
