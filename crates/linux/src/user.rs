@@ -114,16 +114,16 @@ mod tests {
         let heard = meeting.accept().unwrap();
         say(&called, &[7; 8], None).unwrap();
         assert_eq!(patiently(&heard, || hear(&heard)).unwrap().words, [7; 8]);
-        assert_ne!(word(), geteuid().as_raw(), "the number of all strangers");
+        assert_ne!(word(), geteuid().as_raw(), "the number of all unmapped users");
         let mut child = Command::new(std::env::current_exe().unwrap());
         let child = child.args(["--exact", "user::tests::a_caller", "--nocapture"]).spawn().unwrap();
         assert!(meeting.accept().is_some());
         assert!({ child }.wait().unwrap().success());
         println!("\nheld");
         // Whoever is accepted from here on is another user's process.
-        let stranger = std::thread::spawn(move || meeting.accept().is_some());
+        let other = std::thread::spawn(move || meeting.accept().is_some());
         std::io::stdin().read_to_end(&mut Vec::new()).unwrap();
-        assert!(!stranger.is_finished(), "another user's process was accepted");
+        assert!(!other.is_finished(), "another user's process was accepted");
     }
 
     /// Calls the name that it is given. Not a test by itself.
