@@ -194,7 +194,10 @@ impl Rank {
         self.models.opened(model);
         self.heading.change(|header| {
             // The first opening counts.
-            header.initialized = if header.initialized == 0 { ticks } else { header.initialized };
+            (header.initialized, header.bound) = match header.initialized {
+                0 => (ticks, only_core()),
+                earlier => (earlier, header.bound),
+            };
             header.finalized = 0;
         });
         let mut level = 0;
@@ -234,7 +237,10 @@ impl Rank {
         let ticks = clock::ticks(self.clock);
         self.refresh();
         if self.models.closing(model) {
-            self.heading.change(|header| header.finalized = ticks);
+            self.heading.change(|header| {
+                header.finalized = ticks;
+                header.bound = if header.bound == only_core() { header.bound } else { 0 };
+            });
             past::note_bound(&self.folder, &host());
         }
     }
@@ -300,6 +306,22 @@ impl Rank {
         state::GENERATION.fetch_add(2, Ordering::Release);
         tables.close();
         self.heading.close(ticks);
+    }
+}
+
+/// The only core, plus 1, on which this thread may run; 0: there are several.
+fn only_core() -> u32 {
+    // SAFETY: all zeros is an empty set.
+    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+    // SAFETY: the length is that of the set.
+    let told = unsafe { libc::sched_getaffinity(0, size_of_val(&set), &mut set) } == 0;
+    let mut cores = (0..libc::CPU_SETSIZE as usize).filter(|core| {
+        // SAFETY: `core` is below the size of the set.
+        told && unsafe { libc::CPU_ISSET(*core, &set) }
+    });
+    match (cores.next(), cores.next()) {
+        (Some(core), None) => core as u32 + 1,
+        _ => 0,
     }
 }
 

@@ -28,7 +28,7 @@ use crate::seal;
 
 pub const MAGIC: [u8; 8] = *b"PLIMRANK";
 /// Raised when the layout changes.
-pub const VERSION: u32 = 5;
+pub const VERSION: u32 = 6;
 pub const PAGE: usize = 4096;
 /// Offset of the second copy of the header's sealed part.
 pub const COPY: usize = PAGE / 2;
@@ -159,6 +159,9 @@ pub struct Header {
     pub traced: u32,
     /// Identifier of the PID namespace of [`Header::pid`] on the host; 0: not known.
     pub pid_namespace: u32,
+    /// The only core, plus 1, on which the thread that initialized MPI may run; 0: several, or another one at the end.
+    pub bound: u32,
+    pub reserved: u32,
     /// Host name. Texts end at the first 0.
     pub host: [u8; 64],
     /// Identifier of the host's present boot, as the kernel gives it: ranks with the same one share clocks and cores.

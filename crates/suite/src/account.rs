@@ -40,11 +40,26 @@ pub fn print(record: &Record) -> Result<bool, String> {
     if waiting > 0 && !parts.iter().any(|part| part.name == "matrices") {
         println!("\n{waiting} more tests run in `make check`");
     }
+    print!("{}", failures(&record.lines("failures")));
     let skipped = skips.iter().filter(|skip| skip.whole).count() as u32;
     let passed: u32 = parts.iter().map(|part| part.passed).sum();
     let failed: u32 = parts.iter().map(|part| part.failed).sum();
     println!("\n{} passed, {failed} failed, {skipped} skipped", passed.saturating_sub(skipped));
     Ok(failed == 0 && refused.is_empty())
+}
+
+/// What failed tests printed, repeated where it is found without a search.
+fn failures(rows: &[Vec<String>]) -> String {
+    let mut text = String::new();
+    let mut last = None;
+    for row in rows {
+        if last != Some(&row[0]) {
+            text += &format!("\nfailed: {}\n", row[0]);
+        }
+        last = Some(&row[0]);
+        text += &format!("    {}\n", row[1..].join("\t"));
+    }
+    text
 }
 
 fn skips(record: &Record) -> BTreeSet<Skip> {

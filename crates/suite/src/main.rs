@@ -70,8 +70,15 @@ fn command(record: &Record, words: &[OsString]) -> Result<bool, String> {
     // The status of a pipeline is that of its last command, `tee`; so it is written to a file.
     command.args(["-c", r#"o=$1; shift; { "$@"; echo $? >"$o.status"; } | tee "$o"; exit "$(cat "$o.status")""#, "sh"]);
     let well = well(command.arg(&output).args(words).envs(record.environment("command")))?;
-    let results = Results::of(&String::from_utf8_lossy(&fs::read(&output).map_err(|e| e.to_string())?));
+    let said = fs::read(&output).map_err(|e| e.to_string())?;
+    let said = String::from_utf8_lossy(&said);
+    let results = Results::of(&said);
     record.results("command", results.passed, results.failed);
+    if !well {
+        programs::failures(&said, &[])
+            .iter()
+            .for_each(|(test, line)| record.note("failures", &format!("{test}\t{line}")));
+    }
     Ok(well)
 }
 

@@ -35,6 +35,9 @@ const COMPUTING: [&str; 13] = [
 /// A test that keeps a core for itself for longer does not hold up the others.
 const LONGEST_SHIELD: Duration = Duration::from_secs(120);
 
+/// Lines of a failed test in the account.
+const TOLD: usize = 8;
+
 /// Options that have libtest report its own times of tests; not stable.
 const TIMES: [&str; 3] = ["-Z", "unstable-options", "--report-time"];
 
@@ -189,6 +192,25 @@ fn not_ended(program: &Program, under: &[OsString], arguments: &[&str], said: &s
     all.filter(|name| !ended.contains(name)).map(str::to_owned).collect()
 }
 
+/// Names of failed tests, each with a line of its panic, or else of its output; of a program that a signal ended, its last lines.
+pub fn failures<'a>(said: &'a str, hung: &'a [String]) -> Vec<(&'a str, &'a str)> {
+    let mut failures = Vec::new();
+    for block in said.split("\n---- ").skip(1) {
+        let Some((test, rest)) = block.split_once(" stdout ----\n") else { continue };
+        let ends = ["\nstack backtrace:", "\nfailures:"].into_iter().filter_map(|end| rest.find(end));
+        let lines: Vec<&str> =
+            rest[..ends.min().unwrap_or(rest.len())].lines().filter(|line| !line.is_empty()).collect();
+        let panic = lines.iter().position(|line| line.contains("' panicked at ") || line.contains(") panicked at "));
+        failures.extend(lines[panic.unwrap_or(0)..].iter().take(TOLD).map(|line| (test, *line)));
+    }
+    failures.extend(hung.iter().map(|test| (&**test, "it had not ended")));
+    if failures.is_empty() {
+        let last = said.lines().rev().take(TOLD).collect::<Vec<_>>();
+        failures.extend(last.into_iter().rev().map(|line| ("(no test failed)", line)));
+    }
+    failures
+}
+
 /// Prints and notes the outcome of a program; whether all is well.
 fn tell(record: &Record, program: &Program, ended: &Ended) -> bool {
     let Ended { results, well, said, hung, wall, processor } = ended;
@@ -199,9 +221,12 @@ fn tell(record: &Record, program: &Program, ended: &Ended) -> bool {
         println!("{state} {name:40} {:4} passed {wall:7.1} s {processor:7.1} s of processor time", results.passed);
     }
     if !well {
-        // Lines of tests that passed are left out.
-        let lines = said.lines().filter(|line| !(line.starts_with("test ") && line.contains(" ... ok")));
-        lines.for_each(|line| println!("    {line}"));
+        // Lines of tests that passed or did not run are left out.
+        let is_well = |line: &&str| line.starts_with("test ") && !line.contains(" ... FAILED");
+        said.lines().filter(|line| !is_well(line)).for_each(|line| println!("    {line}"));
+        for (test, line) in failures(said, hung) {
+            record.note("failures", &format!("{}::{test}\t{line}", program.package));
+        }
     }
     if !hung.is_empty() {
         println!("    it was ended after {} s; these tests had not ended: {}", LIMIT.as_secs(), hung.join(" "));
@@ -227,6 +252,15 @@ mod tests {
         assert_eq!((results.passed, results.failed, results.ignored, results.programs), (1, 1, 1, 1));
         assert_eq!(results.times, [(0.012, "a::b".to_owned()), (1.5, "c".to_owned())]);
         assert_eq!(Results::of("running 3 tests\n").programs, 0);
+    }
+
+    #[test]
+    fn failures_are_told_without_their_backtraces() {
+        let said = "\nfailures:\n\n---- a::b stdout ----\nit says\n\nthread 'a::b' panicked at x.rs:1:\nno\nstack backtrace:\n   \
+                    0: main\n\n---- c stdout ----\nError: full\n\n\nfailures:\n    a::b\n    c\n\ntest result: FAILED.\n";
+        let told = [("a::b", "thread 'a::b' panicked at x.rs:1:"), ("a::b", "no"), ("c", "Error: full")];
+        assert_eq!(failures(said, &[]), told);
+        assert_eq!(failures("x\nkilled", &[]), [("(no test failed)", "x"), ("(no test failed)", "killed")]);
     }
 
     #[test]

@@ -155,6 +155,8 @@ fn rows(
         features,
         drawn,
         observed,
+        // `scripts/make-bank` counts them.
+        session: 1,
     };
     let of = |carrier| {
         let rounds = [false, true].map(|second| all.get(&Name { carrier, second, ..*name }));

@@ -34,10 +34,11 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         eprintln!("plimsoll: {note}");
     }
     if arguments.score {
-        let here = Scores { place: "on this host", scores: ledger::score(&ledger::pairs(&ledger)) };
+        let of = |place, pairs: &[Pair]| Scores { place, scores: ledger::score(pairs) };
         let all = [
-            here,
-            Scores { place: "shipped: recorded programs, each by the others", scores: ledger::score(&shipped()) },
+            of("on this host", &ledger::pairs(&ledger)),
+            of("shipped: recorded programs, each by the others", &shipped(false)),
+            of("shipped: each by the others on another day", &shipped(true)),
         ];
         let page = || all.iter().map(|scores| scores.terminal(output::width())).collect::<Vec<_>>().join("\n");
         arguments.json.tell(|| outputs::json(&all), || output::page(&page()))?;
@@ -55,8 +56,8 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The outcomes that intervals of `plimsoll whatif` are calibrated by.
-fn shipped() -> Vec<Pair> {
+/// The outcomes that intervals of `plimsoll whatif` are calibrated by; `apart`: judged by other sessions alone.
+fn shipped(apart: bool) -> Vec<Pair> {
     let pair = |(row, forecast): (&Row, Forecast)| match forecast {
         Forecast::Within { time, .. } => {
             let lever = Some(row.kind.word().to_owned());
@@ -64,5 +65,5 @@ fn shipped() -> Vec<Pair> {
         }
         _ => None,
     };
-    Bank::shipped().cross_judged().into_iter().filter_map(pair).collect()
+    Bank::shipped().cross_judged(apart).into_iter().filter_map(pair).collect()
 }

@@ -146,7 +146,9 @@ impl Joined {
     pub fn presence(&self, rank: &Tables) -> Option<(&Samples, Presence<'_>)> {
         let boot = record::layout::words(&rank.header.boot);
         let mut of_host = self.samples.iter().filter(|samples| samples.head.boot == boot);
-        of_host.find_map(|samples| Some((samples, Presence::of(samples, rank)?)))
+        let samples =
+            of_host.clone().find(|samples| samples.ranks.contains_key(&rank.header.pid)).or_else(|| of_host.next())?;
+        Some((samples, Presence::of(samples, rank)?))
     }
 
     /// [`Joined::rank`] for a known presence.

@@ -1,5 +1,6 @@
 //! Cores and states of the threads of one rank, over time.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use record::functions::{FunctionId, function};
@@ -17,20 +18,28 @@ pub struct Presence<'a> {
     pub(super) inside: Vec<Vec<(u64, f64)>>,
     /// The same by class of function.
     pub(super) by_class: Vec<Vec<(u64, [f64; CLASSES])>>,
-    pub(super) samples: &'a RankSamples,
+    /// Empty where the run was over before the first sample.
+    pub(super) samples: Cow<'a, RankSamples>,
 }
 
 impl<'a> Presence<'a> {
-    /// `None` where the rank is not in the samples.
+    /// `None` where the rank is not in the samples, and was not bound to one core.
     pub(super) fn of(samples: &'a Samples, rank: &Tables) -> Option<Presence<'a>> {
-        let of_rank = samples.ranks.get(&rank.header.pid)?;
+        let bound = rank.header.bound.checked_sub(1).filter(|_| rank.threads.len() == 1);
+        let of_rank = match (samples.ranks.get(&rank.header.pid), bound) {
+            (Some(of_rank), _) => Cow::Borrowed(of_rank),
+            (None, bound) => Cow::Owned(bound.map(|_| RankSamples::default())?),
+        };
         let (begun, ended) = rank.run();
         let run = (moment(rank, begun), moment(rank, ended));
         let last = samples.span?.1.min(run.1);
         let mut stays: BTreeMap<u32, Vec<Span>> = BTreeMap::new();
-        for thread in of_rank.threads.values() {
-            for (core, stay) in stays_of(thread, run.0, last) {
-                stays.entry(core).or_default().push(stay);
+        match bound {
+            Some(core) => drop(stays.insert(core, vec![run])),
+            None => {
+                of_rank.threads.values().flat_map(|thread| stays_of(thread, run.0, last)).for_each(|(core, stay)| {
+                    stays.entry(core).or_default().push(stay);
+                })
             }
         }
         let stays = stays.into_iter().flat_map(|(core, spans)| union(spans).into_iter().map(move |span| (core, span)));

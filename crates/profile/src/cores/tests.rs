@@ -128,12 +128,17 @@ fn rank(rank: u32, pid: u32) -> Image {
 }
 
 fn profile(samples: &[u8]) -> (tempfile::TempDir, Profile) {
+    profile_of(samples, &[rank(0, 10), rank(1, 11)])
+}
+
+fn profile_of(samples: &[u8], ranks: &[Image]) -> (tempfile::TempDir, Profile) {
     let place = tempfile::tempdir().unwrap();
     for part in [folder::RANKS, folder::HOSTS] {
         std::fs::create_dir(place.path().join(part)).unwrap();
     }
-    rank(0, 10).write(&folder::rank_file(place.path(), "h", 10)).unwrap();
-    rank(1, 11).write(&folder::rank_file(place.path(), "h", 11)).unwrap();
+    for rank in ranks {
+        rank.write(&folder::rank_file(place.path(), "h", rank.header.pid)).unwrap();
+    }
     std::fs::write(folder::samples_file(place.path(), "h"), samples).unwrap();
     let job = Job { started: REALTIME - 500 * MS, ended: Some(REALTIME + 1_100 * MS), ..Job::default() };
     job.write(place.path()).unwrap();
@@ -164,6 +169,19 @@ fn work_of_a_core_is_met_by_the_ranks_that_were_there() {
     assert_eq!(first.energy, Reading::absent("no sensor"));
     assert_eq!(summary.job.hosts[0].cores, Reading::Measured(2));
     assert!(summary.job.notes.is_empty(), "{:?}", summary.job.notes);
+}
+
+/// Rank 0 was not sampled, rank 1 on two cores.
+#[test]
+fn a_rank_that_is_bound_to_one_core_is_there_whatever_was_sampled() {
+    let mut ranks = [rank(0, 12), rank(1, 11)];
+    (ranks[0].header.bound, ranks[1].header.bound) = (1, 2);
+    let (_place, profile) = profile_of(&samples(&head(measured("traced"))), &ranks);
+    let summary = Summary::of(&profile);
+    let [zero, one] = &summary.ranks[..] else { panic!("there are two ranks") };
+    assert_eq!((&zero.cores, &one.cores), (&Reading::Measured(vec![0]), &Reading::Measured(vec![1])));
+    assert!(near(&zero.softirq, 0.1) && near(&one.softirq, 0.0), "{:?} {:?}", zero.softirq, one.softirq);
+    assert!(zero.involuntary.value().is_none(), "{:?}", zero.involuntary);
 }
 
 #[test]

@@ -17,7 +17,7 @@ use crate::lever::Lever;
 pub const LEVEL: f64 = 0.9;
 
 /// The shortest recording, seconds, and the fewest trips on its path, of which a change can be told.
-const SHORTEST: f64 = 0.2;
+pub(super) const SHORTEST: f64 = 0.2;
 const FEWEST: f64 = 200.0;
 
 /// The least change, in logarithms, for which few trips matter.
@@ -51,20 +51,22 @@ pub struct Row {
     pub drawn: Interval,
     /// The recorded time over that of the replayed recording.
     pub observed: f64,
+    /// Rows of one session were recorded within an hour, on a machine in one state.
+    pub session: u32,
 }
 
 /// The names of a row's fields.
 pub const HEADER: &str = "program\tfrom\tto\tload\tcosts\thosts\tkind\t\
-    noise\ttaken\tunexplained\ttrips\tseconds\tcontradicted\tlow\tmiddle\thigh\tobserved";
+    noise\ttaken\tunexplained\ttrips\tseconds\tcontradicted\tlow\tmiddle\thigh\tobserved\tsession";
 
 impl fmt::Display for Row {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Row { program, carriers: [from, to], load, costs, hosts, kind, features, drawn, observed } = self;
+        let Row { program, carriers: [from, to], load, costs, hosts, kind, features, drawn, observed, session } = self;
         let Features { noise, taken, unexplained, trips, seconds, contradicted, .. } = features;
         let Interval { low, middle, high } = drawn;
         write!(f, "{program}\t{from}\t{to}\t{load}\t{costs}\t{hosts}\t{}", kind.word())?;
         write!(f, "\t{noise:.4}\t{taken:.4}\t{unexplained:.3}\t{trips}\t{seconds:.3}\t{}", u8::from(*contradicted))?;
-        write!(f, "\t{low:.4}\t{middle:.4}\t{high:.4}\t{observed:.4}")
+        write!(f, "\t{low:.4}\t{middle:.4}\t{high:.4}\t{observed:.4}\t{session}")
     }
 }
 
@@ -77,7 +79,9 @@ impl FromStr for Row {
         let words: Vec<&str> = line.split('\t').collect();
         let [program, from, to, load, costs, hosts, kind, figures @ ..] = words.as_slice() else { return Err(wrong()) };
         let figures: Vec<f64> = figures.iter().map(|word| word.parse().map_err(|_| wrong())).collect::<Result<_>>()?;
-        let [noise, taken, unexplained, trips, seconds, contradicted, low, middle, high, observed] = figures[..] else {
+        let [noise, taken, unexplained, trips, seconds, contradicted, low, middle, high, observed, session] =
+            figures[..]
+        else {
             return Err(wrong());
         };
         let drawn = Interval { low, middle, high };
@@ -102,6 +106,7 @@ impl FromStr for Row {
             features,
             drawn,
             observed,
+            session: session as u32,
         })
     }
 }
@@ -182,13 +187,15 @@ impl Bank {
         Bank { rows, kinds }
     }
 
-    /// Each row with its forecast by all programs but its own.
-    pub fn cross_judged(&self) -> Vec<(&Row, Forecast)> {
-        let mut by_others: BTreeMap<&str, Bank> = BTreeMap::new();
+    /// Each row with its forecast by the other programs; `apart`: by what they did in other sessions.
+    pub fn cross_judged(&self, apart: bool) -> Vec<(&Row, Forecast)> {
+        let mut by_others: BTreeMap<(&str, u32), Bank> = BTreeMap::new();
         let mut all = Vec::new();
         for row in &self.rows {
-            let others = || Bank::of(self.rows.iter().filter(|other| other.program != row.program).cloned().collect());
-            let others = by_others.entry(&row.program).or_insert_with(others);
+            let left_out = |other: &Row| other.program == row.program || apart && other.session == row.session;
+            let others = || Bank::of(self.rows.iter().filter(|other| !left_out(other)).cloned().collect());
+            let session = if apart { row.session } else { 0 };
+            let others = by_others.entry((&row.program, session)).or_insert_with(others);
             all.push((row, others.judged(Some(row.kind), &row.features, row.drawn)));
         }
         all
