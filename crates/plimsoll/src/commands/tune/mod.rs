@@ -7,7 +7,7 @@ mod today;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use chart::clock;
 use experiment::ledger::Ledger;
@@ -112,8 +112,9 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     let input = r#try::input(arguments.input.as_deref())?;
     let file = input.as_ref().map(|input| Path::new(&input.file.0));
     if let (Ok(installation), true) = (&today.installation, arguments.profile.is_none() && is_due(&today, &known)) {
-        match recording::calibrate(installation) {
-            // Calibration serves all programs, and takes none of the budget unless a batch job ends.
+        // Calibration serves all programs, and takes none of the budget unless a batch job ends.
+        let limit = (!nodes.is_empty()).then(|| Duration::from_nanos(budget.0 / 2));
+        match recording::calibrate(installation, limit) {
             Ok(true) => {
                 known = store::live()?;
                 begun = if nodes.is_empty() { Instant::now() } else { begun };

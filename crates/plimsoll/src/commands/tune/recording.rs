@@ -4,24 +4,29 @@ use std::fs::{self, File};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use chart::clock;
 use launch::installation::Installation;
-use machine::{Fault, Result, shell};
+use machine::{Fault, Nanoseconds, Result, shell};
 use rustix::process::{Pid, Signal, kill_process};
 
-/// Measures the costs of messages here under that MPI. False where a signal came meanwhile.
+/// Measures the costs of messages here under that MPI, in at most `limit`. False where a signal came meanwhile.
 ///
 /// # Errors
 /// Nothing was measured.
-pub fn calibrate(installation: &Installation) -> Result<bool> {
+pub fn calibrate(installation: &Installation, limit: Option<Duration>) -> Result<bool> {
     let mut command = Command::new(machine::here::program()?);
     command.args(["calibrate", "--mpi", &installation.option()]).stdin(Stdio::null()).stdout(Stdio::null());
-    let status = run(&mut command)?;
-    match linux::signal::interrupted() {
-        true => Ok(false),
-        false if status.success() => Ok(true),
-        false => Err(Fault::new("plimsoll calibrate", "it failed, as it says above", "run it by itself")),
+    let fault = |cause: String| Fault::new("plimsoll calibrate", cause, "run it by itself");
+    match run(&mut command, limit)? {
+        _ if linux::signal::interrupted() => Ok(false),
+        Some(status) if status.success() => Ok(true),
+        Some(_) => Err(fault("it failed, as it says above".to_owned())),
+        None => {
+            let limit = clock::duration(Nanoseconds(limit.unwrap_or_default().as_nanos() as u64));
+            Err(fault(format!("it was ended after {limit}, half of the time that is left")))
+        }
     }
 }
 
@@ -46,7 +51,7 @@ pub fn profile(words: &[String], folder: &Path, input: Option<&Path>) -> Result<
     let mut command = Command::new(machine::here::program()?);
     command.args(["profile", "--trace", "-o"]).arg(folder).arg("--").args(words).stdin(stdin);
     command.stdout(file.try_clone().map_err(unmade)?).stderr(file);
-    let status = run(&mut command)?;
+    let Some(status) = run(&mut command, None)? else { return Ok(false) };
     if linux::signal::interrupted() {
         return Ok(false);
     }
@@ -71,16 +76,17 @@ fn why(text: &str) -> &str {
     own.or_else(|| text.lines().find(is_words)).map_or("it said nothing", str::trim)
 }
 
-/// Runs a command of plimsoll to its end; a signal to this process goes on to it.
-fn run(command: &mut Command) -> Result<ExitStatus> {
+/// Runs a command of plimsoll to its end; a signal to this process goes on to it. `None`: it was ended after `limit`.
+fn run(command: &mut Command, limit: Option<Duration>) -> Result<Option<ExitStatus>> {
     let failed = |e| Fault::because("plimsoll", e, "run it again");
     let mut child = command.spawn().map_err(failed)?;
-    let mut told = false;
+    let (begun, mut told, mut is_late) = (Instant::now(), false, false);
     loop {
         if let Some(status) = child.try_wait().map_err(failed)? {
-            return Ok(status);
+            return Ok((!is_late || status.success()).then_some(status));
         }
-        if linux::signal::interrupted() && !told {
+        is_late = limit.is_some_and(|limit| begun.elapsed() > limit);
+        if (linux::signal::interrupted() || is_late) && !told {
             told = true;
             let _ = kill_process(Pid::from_child(&child), Signal::TERM);
         }
@@ -91,6 +97,13 @@ fn run(command: &mut Command) -> Result<ExitStatus> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_command_is_ended_at_its_limit() {
+        let limited = |words: [&str; 2], limit| run(Command::new(words[0]).arg(words[1]), Some(limit)).unwrap();
+        assert!(limited(["sleep", "600"], Duration::from_millis(10)).is_none());
+        assert!(limited(["true", ""], Duration::from_secs(600)).unwrap().success());
+    }
 
     #[test]
     fn why_a_run_failed_is_in_the_words_of_the_launcher_or_the_program() {
