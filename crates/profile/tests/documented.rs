@@ -3,8 +3,9 @@
 use std::fs;
 use std::path::Path;
 
-const TYPES: [&str; 6] = [
+const TYPES: [&str; 7] = [
     include_str!("../src/summary.rs"),
+    include_str!("../src/summary/columns.rs"),
     include_str!("../src/summary/outside.rs"),
     include_str!("../src/summary/power.rs"),
     include_str!("../../machine/src/capability.rs"),
