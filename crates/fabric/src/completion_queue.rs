@@ -1,5 +1,5 @@
 //! Completion queues. A read lets the endpoints progress and writes completions straight into the caller's memory; only events
-//! of other queues, and of sends that ended in their call, wait in the ring.
+//! of other queues, and of sends that ended in their call, wait to be read.
 
 use std::collections::VecDeque;
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -36,10 +36,37 @@ pub struct CompletionQueue {
 
 #[derive(Default)]
 struct State {
-    ring: VecDeque<(Entry, Address)>,
+    waiting: Waiting,
     errors: VecDeque<ErrorEntry>,
     /// Bound endpoints; each leaves before it is freed.
     endpoints: Vec<NonNull<Endpoint>>,
+}
+
+/// Entries that wait to be read, in order.
+#[derive(Default)]
+struct Waiting {
+    entries: Vec<(Entry, Address)>,
+    /// Number of `entries` that were read.
+    read: usize,
+}
+
+impl Waiting {
+    #[inline]
+    fn len(&self) -> usize {
+        self.entries.len() - self.read
+    }
+
+    /// Moves entries into the reader's array as far as it has room.
+    fn read_into(&mut self, reader: &mut Reader) {
+        let count = self.len().min(reader.left);
+        let upto = self.read + count;
+        self.entries[self.read..upto].iter().for_each(|(entry, source)| reader.put(entry, *source));
+        self.read = upto;
+        if self.read > self.entries.len() / 2 {
+            self.entries.drain(..self.read);
+            self.read = 0;
+        }
+    }
 }
 
 /// The caller's array of entries, while it is filled.
@@ -195,7 +222,7 @@ impl CompletionQueue {
     #[inline(always)]
     pub unsafe fn push(&self, entry: Entry, source: Address) {
         // SAFETY: the caller's promise; no reference into the state outlives a function of this file.
-        unsafe { self.state.get() }.ring.push_back((entry, source));
+        unsafe { self.state.get() }.waiting.entries.push((entry, source));
     }
 
     /// Whether there is room for entries made by peers.
@@ -204,7 +231,7 @@ impl CompletionQueue {
     /// The domain is entered.
     pub unsafe fn has_room(&self) -> bool {
         // SAFETY: as in `push`.
-        unsafe { self.state.get() }.ring.len() < WRITTEN_UNREAD.total.count()
+        unsafe { self.state.get() }.waiting.len() < WRITTEN_UNREAD.total.count()
     }
 
     /// # Safety
@@ -226,7 +253,7 @@ impl CompletionQueue {
     pub unsafe fn fill(&self) -> bool {
         // SAFETY: the caller's promise; no reference into the state is kept while endpoints progress, which push to it.
         unsafe {
-            let waits = || !(self.state.get().ring.is_empty() && self.state.get().errors.is_empty());
+            let waits = || self.state.get().waiting.len() > 0 || !self.state.get().errors.is_empty();
             let mut failed = false;
             let mut at = 0;
             while !waits()
@@ -249,11 +276,8 @@ impl CompletionQueue {
             Reader { queue: self, at: into.cast(), sources, entry: self.entry, left: count, taken: 0, failed: false };
         // SAFETY: the domain is entered; no reference into the state is kept while endpoints progress, which push to it.
         unsafe {
-            let waiting = &mut self.state.get().ring;
-            while reader.left > 0
-                && let Some((entry, source)) = waiting.pop_front()
-            {
-                reader.put(&entry, source);
+            if self.state.get().waiting.len() > 0 {
+                self.state.get().waiting.read_into(&mut reader);
             }
             if reader.is_full() && count > 0 {
                 // No progress is made, but a caller that next waits elsewhere must not leave its sends unsent.
