@@ -304,19 +304,19 @@ impl<K: Key> PostedQueue<K> {
     /// The receive that [`PostedQueue::take`] would take.
     #[inline(always)]
     pub fn find(&mut self, peer: PeerIndex, space: Space, tag: Tag) -> Option<K> {
-        let mut oldest: Option<(u64, u32)> = None;
-        for table in &mut self.tables {
+        let PostedQueue { tables, receives, .. } = self;
+        let mut oldest: Option<u32> = None;
+        for table in tables {
             if table.live == 0 || table.class.space != space {
                 continue;
             }
-            if let Some(node) = table.first(table.class.key(peer, tag)) {
-                let order = self.receives[node as usize].order;
-                if oldest.is_none_or(|(best, _)| order < best) {
-                    oldest = Some((order, node));
-                }
-            }
+            let Some(node) = table.first(table.class.key(peer, tag)) else { continue };
+            oldest = Some(match oldest {
+                Some(best) if receives[best as usize].order < receives[node as usize].order => best,
+                _ => node,
+            });
         }
-        oldest.map(|(_, node)| self.receives[node as usize].key)
+        oldest.map(|node| receives[node as usize].key)
     }
 
     /// Whether any receive of this space waits.

@@ -143,7 +143,7 @@ impl<B: Buffer> Engine<B> {
     }
 
     /// Tells that the port has taken a packet of `length` bytes for which nothing completes.
-    #[inline]
+    #[inline(always)]
     pub fn injected(&mut self, peer: PeerIndex, length: u64) {
         let link = &mut self.peers[peer.0 as usize];
         link.credit_messages -= 1;
