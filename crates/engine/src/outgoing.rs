@@ -135,7 +135,7 @@ impl<B: Buffer> Engine<B> {
     }
 
     /// Does the same as [`Engine::write_short`], from plain bytes.
-    #[inline]
+    #[inline(always)]
     pub fn write_bytes(label: &Label, payload: &[u8], into: &mut [u8]) {
         let (head, room) = into.split_at_mut(wire::eager_header(label));
         wire::write_eager(label, payload.len() as u32, head);

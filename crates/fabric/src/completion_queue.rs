@@ -60,7 +60,7 @@ impl Waiting {
     fn read_into(&mut self, reader: &mut Reader) {
         let count = self.len().min(reader.left);
         let upto = self.read + count;
-        self.entries[self.read..upto].iter().for_each(|(entry, source)| reader.put(entry, *source));
+        self.entries[self.read..upto].iter().for_each(|(entry, source)| reader.put(entry, || *source));
         self.read = upto;
         if self.read > self.entries.len() / 2 {
             self.entries.drain(..self.read);
@@ -173,24 +173,31 @@ impl Reader {
         self.left == 0
     }
 
-    /// Writes an entry; there must be room.
-    #[inline]
-    pub fn put(&mut self, entry: &Entry, source: Address) {
+    /// Writes an entry; there must be room. `source` is asked where the caller wants sources.
+    #[inline(always)]
+    pub fn put(&mut self, entry: &Entry, source: impl FnOnce() -> Address) {
         debug_assert!(self.left > 0);
-        // SAFETY: there is room for `left` entries of `entry` bytes at `at`, and for a source each; all formats are
-        // beginnings of `Entry`.
+        let Entry { op_context, flags, length, .. } = *entry;
+        let at = self.at.cast::<Entry>();
+        // SAFETY: there is room for `left` entries of `entry` bytes at `at`, and for a source each; all formats are beginnings
+        // of `Entry`. It is written part by part, as its address would have it in memory first.
         unsafe {
-            let from = (&raw const *entry).cast::<u8>();
-            match self.entry {
-                // Lengths known to the compiler become a few moves.
-                TAGGED_ENTRY => std::ptr::copy_nonoverlapping(from, self.at, TAGGED_ENTRY),
-                DATA_ENTRY => std::ptr::copy_nonoverlapping(from, self.at, DATA_ENTRY),
-                MSG_ENTRY => std::ptr::copy_nonoverlapping(from, self.at, MSG_ENTRY),
-                _ => std::ptr::copy_nonoverlapping(from, self.at, CONTEXT_ENTRY),
+            if self.entry == TAGGED_ENTRY {
+                at.write_unaligned(*entry);
+            } else {
+                (&raw mut (*at).op_context).write_unaligned(op_context);
+                if self.entry >= MSG_ENTRY {
+                    (&raw mut (*at).flags).write_unaligned(flags);
+                    (&raw mut (*at).length).write_unaligned(length);
+                }
+                if self.entry >= DATA_ENTRY {
+                    (&raw mut (*at).buffer).write_unaligned(entry.buffer);
+                    (&raw mut (*at).data).write_unaligned(entry.data);
+                }
             }
             self.at = self.at.add(self.entry);
             if !self.sources.is_null() {
-                *self.sources = source;
+                *self.sources = source();
                 self.sources = self.sources.add(1);
             }
         }
@@ -198,6 +205,8 @@ impl Reader {
         self.taken += 1;
     }
 }
+
+const _: () = assert!(size_of::<Entry>() == TAGGED_ENTRY);
 
 impl CompletionQueue {
     /// # Safety

@@ -36,7 +36,7 @@ fn carried(envelope: &Envelope) -> (u64, u64) {
 fn deliver(queue: Option<&Used<CompletionQueue>>, reader: Option<&mut Reader>, entry: Entry, source: Address) {
     let Some(queue) = queue else { return };
     match reader {
-        Some(reader) if reader.takes(queue.as_ptr()) => reader.put(&entry, source),
+        Some(reader) if reader.takes(queue.as_ptr()) => reader.put(&entry, || source),
         // SAFETY: progress is made with the domain entered.
         _ => unsafe { queue.push(entry, source) },
     }
@@ -114,7 +114,7 @@ impl State {
                     found += 1;
                     if wishes & wish::COMPLETION != 0 {
                         let entry = received(context, wishes, envelope, buffer.start());
-                        reader.put(&entry, address_of(addresses, envelope.peer));
+                        reader.put(&entry, || address_of(addresses, envelope.peer));
                     }
                     count(counters, FI_RECV, false);
                     true
