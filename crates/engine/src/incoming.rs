@@ -13,18 +13,28 @@ use crate::tag::{Envelope, Label};
 use crate::unexpected::Unexpected;
 use crate::wire::{self, Packet, Sequencing};
 
-impl<B: Buffer> Engine<B> {
-    /// As [`Engine::handle_packet`]. Where the packet is a whole message and ends a receive, `take` is told the receive's
-    /// context, the message and its buffer; if it returns true, that is all: nothing completes, and the buffer is dropped.
+/// Takes messages as they come. A trait, since a closure cannot be compiled into each of its callers.
+pub trait Take<B> {
+    /// Told of a receive that ends: its context, the message and its buffer. If it returns true, that is all: nothing
+    /// completes, and the buffer is dropped.
+    fn take(&mut self, context: u64, envelope: &Envelope, buffer: &B) -> bool;
+}
+
+/// Takes nothing: every receive completes.
+pub struct TakeNothing;
+
+impl<B> Take<B> for TakeNothing {
     #[inline(always)]
-    pub fn handle_packet_with(
-        &mut self,
-        now: Nanoseconds,
-        peer: PeerIndex,
-        bytes: &[u8],
-        take: &mut impl FnMut(u64, &Envelope, &B) -> bool,
-    ) {
-        if self.handle_short(peer, bytes, take).is_none() {
+    fn take(&mut self, _: u64, _: &Envelope, _: &B) -> bool {
+        false
+    }
+}
+
+impl<B: Buffer> Engine<B> {
+    /// As [`Engine::handle_packet`]. Where the packet is a whole message and ends a receive, `taker` is told.
+    #[inline(always)]
+    pub fn handle_packet_with(&mut self, now: Nanoseconds, peer: PeerIndex, bytes: &[u8], taker: &mut impl Take<B>) {
+        if self.handle_short(peer, bytes, taker).is_none() {
             self.handle_packet(now, peer, bytes);
         }
     }
@@ -32,12 +42,7 @@ impl<B: Buffer> Engine<B> {
     /// The common case: a whole message for a receive that waits and has room, over a reliable port. `None`, with
     /// nothing changed, in any other.
     #[inline(always)]
-    fn handle_short(
-        &mut self,
-        peer: PeerIndex,
-        bytes: &[u8],
-        take: &mut impl FnMut(u64, &Envelope, &B) -> bool,
-    ) -> Option<()> {
+    fn handle_short(&mut self, peer: PeerIndex, bytes: &[u8], taker: &mut impl Take<B>) -> Option<()> {
         let link = self.peers.get(peer.0 as usize)?;
         if !link.alive || link.reliability.is_some() || link.partial.is_some() {
             return None;
@@ -51,7 +56,7 @@ impl<B: Buffer> Engine<B> {
         buffer.write(0, payload);
         self.counters.packets_received += 1;
         self.posted.remove(key);
-        if take(request.context, &envelope, buffer) {
+        if taker.take(request.context, &envelope, buffer) {
             request.buffer = None;
             self.receives.forget(key);
         } else {

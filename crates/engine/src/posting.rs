@@ -45,7 +45,7 @@ impl<B: Buffer> Engine<B> {
         request.selector.mask = mask;
         request.selector.space = space;
         // A vacant slot has no buffer; an assignment would compile in the drop of one.
-        request.buffer.get_or_insert(buffer);
+        std::mem::forget(request.buffer.replace(buffer));
         request.state = ReceiveState::Posted;
         key
     }
