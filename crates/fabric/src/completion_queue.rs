@@ -420,3 +420,45 @@ unsafe extern "C" fn strerror(
     // SAFETY: libfabric's contract: `into` is NULL or holds `length` bytes.
     unsafe { tell(text, into, length) }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whatever comes and is read at a time, in every format: each entry comes once and in order, with its source, and nothing is
+    /// written behind the last.
+    #[test]
+    fn entries_are_read_once_and_in_order() {
+        for format in [CONTEXT_ENTRY, MSG_ENTRY, DATA_ENTRY, TAGGED_ENTRY] {
+            let (mut waiting, mut pushed, mut read) = (Waiting::default(), 0, 0);
+            let words = format / 8;
+            for step in 0..4000 {
+                for _ in 0..step * step % 7 {
+                    let [flags, data, tag] = [1, 4, 5].map(|word| pushed + word);
+                    let (op_context, buffer) = (pushed as *mut c_void, (pushed + 3) as *mut c_void);
+                    let entry = Entry { op_context, flags, length: pushed as usize + 2, buffer, data, tag };
+                    waiting.entries.push((entry, pushed));
+                    pushed += 1;
+                }
+                // Reads fall behind for a while, then catch up.
+                let left = if step / 200 % 2 == 0 { step % 3 } else { step % 11 } as usize;
+                let (mut array, mut sources) = (vec![u64::MAX; left * words + 1], vec![u64::MAX; left + 1]);
+                let (at, sources_at) = (array.as_mut_ptr().cast(), sources.as_mut_ptr());
+                let queue = std::ptr::null();
+                let mut reader =
+                    Reader { queue, at, sources: sources_at, entry: format, left, taken: 0, failed: false };
+                waiting.read_into(&mut reader);
+                let taken = reader.taken;
+                assert_eq!(taken, left.min((pushed - read) as usize));
+                for (entry, source) in array.chunks(words).zip(&sources).take(taken) {
+                    assert_eq!((entry, *source), (&[0, 1, 2, 3, 4, 5].map(|word| read + word)[..words], read));
+                    read += 1;
+                }
+                assert_eq!((array[taken * words], sources[taken]), (u64::MAX, u64::MAX));
+                assert_eq!(waiting.len() as u64, pushed - read);
+                assert!(waiting.read <= waiting.entries.len() / 2, "what was read is given up");
+            }
+            assert!(pushed > 5_000 && read > 5_000);
+        }
+    }
+}

@@ -109,7 +109,7 @@ impl Domain {
     fn hold(&self) {
         let since = self.account.as_ref().map(Account::begin);
         // SAFETY: the call ends, and with it the guard, before the domain is closed.
-        let lock: &'static Mutex<()> = unsafe { &*&raw const self.lock };
+        let lock: &'static Mutex<()> = unsafe { &*std::ptr::from_ref(&self.lock) };
         // A panic ends the process, so that nobody ever sees the poison.
         let lock = || lock.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let held = Held { since, _lock: (!self.single).then(lock) };

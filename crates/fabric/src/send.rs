@@ -137,9 +137,11 @@ impl Flags {
     }
 }
 
+/// Starts a send of whatever kind.
+///
 /// # Safety
 /// libfabric's contract: an open endpoint; the pieces stay until the completion, or are copied if the flags say so.
-#[inline(always)]
+#[inline(never)]
 unsafe fn start(
     ep: *mut FidEndpoint,
     pieces: &[Iovec],
@@ -181,7 +183,7 @@ unsafe fn start_given(
         if flags & (FI_TRIGGER | UNKEPT) != 0 {
             return start_later(ep, pieces, to, label, context, flags, work);
         }
-        start_listed(ep, pieces, to, label, context, Flags::Given(flags))
+        start(ep, pieces, to, label, context, Flags::Given(flags))
     }
 }
 
@@ -263,7 +265,7 @@ unsafe extern "C" fn send_flat(
         let inject = kinds & kind::INJECT != 0;
         if shell.is_alias() {
             let flags = if inject { Flags::Inject } else { Flags::Usual };
-            return start_listed(ep, &flat(buffer, length), to, label, context, flags);
+            return start(ep, &flat(buffer, length), to, label, context, flags);
         }
         let endpoint = Endpoint::of(ep);
         let _entered = endpoint.domain.enter();
@@ -282,23 +284,6 @@ unsafe extern "C" fn send_flat(
         }
         state.send(&flat(buffer, length), to, label, context, flags)
     }
-}
-
-/// Starts a send of a rarer kind: out of line, not compiled into each of its callers.
-///
-/// # Safety
-/// As for [`start`].
-#[inline(never)]
-unsafe fn start_listed(
-    ep: *mut FidEndpoint,
-    pieces: &[Iovec],
-    to: Address,
-    label: Label,
-    context: Context,
-    flags: Flags,
-) -> Signed {
-    // SAFETY: the caller's promise.
-    unsafe { start(ep, pieces, to, label, context, flags) }
 }
 
 #[inline(always)]
@@ -346,7 +331,7 @@ unsafe extern "C" fn tsendv(
     // SAFETY: as above.
     unsafe {
         let Some(pieces) = pieces(list, count) else { return signed(FI_EINVAL) };
-        start_listed(ep, pieces, to, tagged(tag, None), context, Flags::Usual)
+        start(ep, pieces, to, tagged(tag, None), context, Flags::Usual)
     }
 }
 
@@ -434,7 +419,7 @@ unsafe extern "C" fn sendv(
     // SAFETY: as above.
     unsafe {
         let Some(pieces) = pieces(list, count) else { return signed(FI_EINVAL) };
-        start_listed(ep, pieces, to, plain(None), context, Flags::Usual)
+        start(ep, pieces, to, plain(None), context, Flags::Usual)
     }
 }
 
