@@ -50,17 +50,20 @@ impl<B: Buffer> Engine<B> {
         let (label, payload) = wire::short(bytes)?;
         let length = payload.len() as u64;
         let envelope = Envelope::new(peer, label, length);
-        let key = self.posted.find(peer, label.space, label.tag)?;
-        let request = self.receives.get_mut(key)?;
+        let node = self.posted.find(&mut self.receives, peer, label.space, label.tag)?;
+        let request = &mut self.receives.nodes()[node as usize].value;
         let buffer = request.buffer.as_mut().filter(|buffer| payload.len() <= buffer.length())?;
         buffer.write(0, payload);
         self.counters.packets_received += 1;
-        self.posted.remove(key);
-        if taker.take(request.context, &envelope, buffer) {
+        let is_taken = taker.take(request.context, &envelope, buffer);
+        if is_taken {
             request.buffer = None;
-            self.receives.forget(key);
+        }
+        self.posted.remove_node(&mut self.receives, node);
+        if is_taken {
+            self.receives.vacate(node);
         } else {
-            self.finish_receive(key, envelope, Status::Done);
+            self.finish_receive(self.receives.key(node), envelope, Status::Done);
         }
         self.free_credit(peer, label.space, length);
         Some(())
@@ -181,7 +184,7 @@ impl<B: Buffer> Engine<B> {
         if self.peers[peer.0 as usize].partial.is_some() {
             return Err(Violation);
         }
-        let target = match self.posted.take(peer, label.space, label.tag) {
+        let target = match self.posted.take(&mut self.receives, peer, label.space, label.tag) {
             Some(key) if whole => {
                 let Some(mut request) = self.receives.remove(key) else { return Ok(()) };
                 copy_into(request.buffer(), 0, payload);

@@ -29,7 +29,7 @@ mod posting;
 mod reliability;
 mod rendezvous;
 mod request;
-mod slots;
+pub mod slots;
 mod spares;
 mod stored;
 mod tag;
