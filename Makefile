@@ -185,6 +185,8 @@ bench: fabric profile offcodes
 	else echo 'engine-udp against tcp left out: the lab needs root (sudo make bench)'; fi
 	@if command -v mpicc.openmpi >/dev/null; then $(PLIMSOLL) bench mpi --targets; \
 	else echo 'MPI over the fabric left out: install openmpi-bin and libopenmpi-dev'; fi
+	@if command -v valgrind >/dev/null && command -v mpicc.openmpi >/dev/null; then scripts/count-instructions; \
+	else echo 'the instructions of a message left out: install valgrind, openmpi-bin and libopenmpi-dev'; fi
 	@if command -v mpicc.openmpi >/dev/null || command -v mpicc.mpich >/dev/null; then $(PLIMSOLL) bench profiler; \
 	else echo 'the cost of profiling left out: install libopenmpi-dev or libmpich-dev'; fi
 	@if [ "$$(id -u)" = 0 ]; then $(PLIMSOLL) traffic --paper; \

@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use engine::{
-    Apart, Claim, Completion, Engine, Envelope, Label, LinkConfig, Request, Source, TagSelector, unknown_claim,
-    unknown_peer,
+    Apart, Claim, Completion, Engine, Label, LinkConfig, Request, Source, TagSelector, Take, TakeNothing,
+    unknown_claim, unknown_peer,
 };
 use machine::{Nanoseconds, Notice, PeerIndex, Port, Result, Sent};
 
@@ -211,18 +211,18 @@ impl<P: Port, B: Buffer> Driver<P, B> {
     /// Moves whatever can move now; whether a packet came in.
     #[inline]
     pub fn turn(&mut self) -> Result<bool> {
-        self.turn_with(&mut |_, _, _| false)
+        self.turn_with(&mut TakeNothing)
     }
 
-    /// As [`Driver::turn`]; `take` is told of messages as by [`Engine::handle_packet_with`].
+    /// As [`Driver::turn`]; `taker` is told of messages as by [`Engine::handle_packet_with`].
     #[inline(always)]
-    pub(crate) fn turn_with(&mut self, take: &mut impl FnMut(u64, &Envelope, &B) -> bool) -> Result<bool> {
+    pub(crate) fn turn_with(&mut self, taker: &mut impl Take<B>) -> Result<bool> {
         // Recent sends go first: polling the port may cost a system call.
         self.port.flush()?;
         self.flushed_first = false;
         let now = self.now();
         let Driver { engine, port, .. } = self;
-        let came = port.receive(RECEIVE_BUDGET, |peer, packet| engine.handle_packet_with(now, peer, packet, take))?;
+        let came = port.receive(RECEIVE_BUDGET, |peer, packet| engine.handle_packet_with(now, peer, packet, taker))?;
         if self.port.arrivals() > self.engine.peers() {
             self.admit();
         }

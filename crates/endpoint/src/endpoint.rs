@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use engine::{Claim, Completion, Counters, Envelope, Label, LinkConfig, Request, Source, StandIn, TagSelector};
+use engine::{Claim, Completion, Counters, Envelope, Label, LinkConfig, Request, Source, StandIn, TagSelector, Take};
 use linux::contention::Excluded;
 use machine::{CoreId, Dilation, Fault, PeerIndex, Port, Result, Site};
 
@@ -180,15 +180,34 @@ impl<P: Port + Send + 'static, B: Buffer> Endpoint<P, B> {
 
     /// Sends `bytes` if they can leave at once; nothing completes then. False otherwise: then [`Endpoint::send`] them from
     /// memory that stays.
-    #[inline(always)]
+    #[inline(never)]
     pub fn inject(&mut self, peer: PeerIndex, label: impl Into<Label>, bytes: &[u8]) -> Result<bool> {
         let label = label.into();
         each!(&mut self.place, layer => layer.inject(peer, label, bytes))
     }
 
+    /// As [`Endpoint::inject`] at placement `app`, compiled into its caller. False also at other placements and where the port
+    /// has failed, which `inject` then tells.
+    #[inline(always)]
+    pub fn inject_here(&mut self, peer: PeerIndex, label: Label, bytes: &[u8]) -> bool {
+        match &mut self.place {
+            Place::App(driver) => matches!(driver.inject(peer, label, bytes), Ok(true)),
+            _ => false,
+        }
+    }
+
     /// Receives into `buffer` the first message that `source` and `selector` take.
     #[inline(always)]
     pub fn receive(&mut self, source: Source, selector: TagSelector, buffer: B, context: u64) -> Result<Request> {
+        match &mut self.place {
+            Place::App(driver) => driver.receive(source, selector, buffer, context),
+            _ => self.receive_elsewhere(source, selector, buffer, context),
+        }
+    }
+
+    /// Out of line, so that only the commonest placement is compiled into callers.
+    #[inline(never)]
+    fn receive_elsewhere(&mut self, source: Source, selector: TagSelector, buffer: B, context: u64) -> Result<Request> {
         each!(&mut self.place, layer => layer.receive(source, selector, buffer, context))
     }
 
@@ -203,12 +222,11 @@ impl<P: Port + Send + 'static, B: Buffer> Endpoint<P, B> {
         }
     }
 
-    /// Moves what can move. `take` is told context, message and buffer of a receive that ends; where it returns true, nothing
-    /// else is told of it. Other ends are left to [`Endpoint::take_ended`].
+    /// Moves what can move. At placement `app` `taker` may take receives that end; others are left to [`Endpoint::take_ended`].
     #[inline(always)]
-    pub fn turn_with(&mut self, mut take: impl FnMut(u64, &Envelope, &B) -> bool) -> Result<()> {
+    pub fn turn_with(&mut self, taker: &mut impl Take<B>) -> Result<()> {
         match &mut self.place {
-            Place::App(driver) => driver.turn_with(&mut take).map(drop),
+            Place::App(driver) => driver.turn_with(taker).map(drop),
             place => place.turn(),
         }
     }

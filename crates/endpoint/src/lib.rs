@@ -32,7 +32,7 @@ pub use driver::{Buffer, Driver};
 pub use endpoint::Endpoint;
 pub use engine::{
     Claim, Completion, Counters, Direction, Envelope, Label, LinkConfig, Request, Source, Space, StandIn, Status, Tag,
-    TagSelector,
+    TagSelector, Take, TakeNothing,
 };
 pub use faults::WireFaults;
 pub use link::{shm_links, udp_links};

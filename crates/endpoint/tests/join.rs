@@ -3,7 +3,9 @@
 
 use std::time::{Duration, Instant};
 
-use endpoint::{Completion, Direction, Endpoint, Label, Name, Paths, Settings, Source, Space, Status, TagSelector};
+use endpoint::{
+    Completion, Direction, Endpoint, Label, Name, Paths, Settings, Source, Space, Status, TagSelector, TakeNothing,
+};
 use machine::PeerIndex;
 
 type Joined = Endpoint<Paths, Vec<u8>>;
@@ -432,7 +434,7 @@ fn a_message_that_its_sender_takes_back_ends_at_the_receiver() {
 fn waits(end: &mut Joined, polls: u32) -> bool {
     (0..polls).any(|_| {
         if !end.can_skip_poll() {
-            end.turn_with(|_, _, _| false).unwrap();
+            end.turn_with(&mut TakeNothing).unwrap();
         }
         let ended = end.take_ended().unwrap().is_some();
         end.relax();

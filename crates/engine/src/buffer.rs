@@ -35,8 +35,13 @@ pub fn copy(into: &mut [u8], from: &[u8]) {
             into[..8].copy_from_slice(first);
             into[from.len() - 8..].copy_from_slice(last);
         }
-        _ => into.copy_from_slice(from),
+        _ => copy_long(into, from),
     }
+}
+
+#[inline(never)]
+fn copy_long(into: &mut [u8], from: &[u8]) {
+    into.copy_from_slice(from);
 }
 
 impl<T: AsRef<[u8]> + AsMut<[u8]>> Buffer for T {

@@ -84,7 +84,7 @@ impl Peer {
 impl<B: Buffer> Engine<B> {
     /// Frees the credit of a message of `space` that has left the unexpected state, or never entered it. The peer is
     /// told once a quarter of its credit was freed, or a receive waits.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn free_credit(&mut self, peer: PeerIndex, space: Space, bytes: u64) {
         let link = &mut self.peers[peer.0 as usize];
         link.freed_messages += 1;

@@ -87,7 +87,7 @@ pub struct Engine<B> {
     pub(crate) peers: Vec<Peer>,
     pub(crate) sends: SlotMap<SendKey, SendRequest<B>>,
     pub(crate) receives: Slots<ReceiveKey, ReceiveRequest<B>>,
-    pub(crate) posted: PostedQueue<ReceiveKey>,
+    pub(crate) posted: PostedQueue,
     pub(crate) unexpected: UnexpectedQueue<Unexpected>,
     pub(crate) claimed: SlotMap<Claim, Claimed>,
     pub(crate) reads: VecDeque<Read>,
@@ -449,12 +449,12 @@ impl<B: Buffer> Engine<B> {
     fn end_receive(&mut self, key: ReceiveKey, status: Status) {
         let Some(receive) = self.receives.get(key) else { return };
         let envelope = match &receive.state {
-            ReceiveState::Posted => {
-                self.posted.remove(key);
-                Envelope::nothing(receive.source, receive.selector.space)
-            }
+            ReceiveState::Posted => Envelope::nothing(receive.source, receive.selector.space),
             ReceiveState::Matched(matched) => matched.envelope,
         };
+        if receive.is_posted() {
+            self.posted.remove(&mut self.receives, key);
+        }
         self.finish_receive(key, envelope, status);
     }
 

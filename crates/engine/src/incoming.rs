@@ -13,18 +13,28 @@ use crate::tag::{Envelope, Label};
 use crate::unexpected::Unexpected;
 use crate::wire::{self, Packet, Sequencing};
 
-impl<B: Buffer> Engine<B> {
-    /// As [`Engine::handle_packet`]. Where the packet is a whole message and ends a receive, `take` is told the receive's
-    /// context, the message and its buffer; if it returns true, that is all: nothing completes, and the buffer is dropped.
+/// Takes messages as they come. A trait, since a closure cannot be compiled into each of its callers.
+pub trait Take<B> {
+    /// Told of a receive that ends: its context, the message and its buffer. If it returns true, that is all: nothing
+    /// completes, and the buffer is dropped.
+    fn take(&mut self, context: u64, envelope: &Envelope, buffer: &B) -> bool;
+}
+
+/// Takes nothing: every receive completes.
+pub struct TakeNothing;
+
+impl<B> Take<B> for TakeNothing {
     #[inline(always)]
-    pub fn handle_packet_with(
-        &mut self,
-        now: Nanoseconds,
-        peer: PeerIndex,
-        bytes: &[u8],
-        take: &mut impl FnMut(u64, &Envelope, &B) -> bool,
-    ) {
-        if self.handle_short(peer, bytes, take).is_none() {
+    fn take(&mut self, _: u64, _: &Envelope, _: &B) -> bool {
+        false
+    }
+}
+
+impl<B: Buffer> Engine<B> {
+    /// As [`Engine::handle_packet`]. Where the packet is a whole message and ends a receive, `taker` is told.
+    #[inline(always)]
+    pub fn handle_packet_with(&mut self, now: Nanoseconds, peer: PeerIndex, bytes: &[u8], taker: &mut impl Take<B>) {
+        if self.handle_short(peer, bytes, taker).is_none() {
             self.handle_packet(now, peer, bytes);
         }
     }
@@ -32,12 +42,7 @@ impl<B: Buffer> Engine<B> {
     /// The common case: a whole message for a receive that waits and has room, over a reliable port. `None`, with
     /// nothing changed, in any other.
     #[inline(always)]
-    fn handle_short(
-        &mut self,
-        peer: PeerIndex,
-        bytes: &[u8],
-        take: &mut impl FnMut(u64, &Envelope, &B) -> bool,
-    ) -> Option<()> {
+    fn handle_short(&mut self, peer: PeerIndex, bytes: &[u8], taker: &mut impl Take<B>) -> Option<()> {
         let link = self.peers.get(peer.0 as usize)?;
         if !link.alive || link.reliability.is_some() || link.partial.is_some() {
             return None;
@@ -45,17 +50,20 @@ impl<B: Buffer> Engine<B> {
         let (label, payload) = wire::short(bytes)?;
         let length = payload.len() as u64;
         let envelope = Envelope::new(peer, label, length);
-        let key = self.posted.find(peer, label.space, label.tag)?;
-        let request = self.receives.get_mut(key)?;
+        let node = self.posted.find(&mut self.receives, peer, label.space, label.tag)?;
+        let request = &mut self.receives.nodes()[node as usize].value;
         let buffer = request.buffer.as_mut().filter(|buffer| payload.len() <= buffer.length())?;
         buffer.write(0, payload);
         self.counters.packets_received += 1;
-        self.posted.remove(key);
-        if take(request.context, &envelope, buffer) {
+        let is_taken = taker.take(request.context, &envelope, buffer);
+        if is_taken {
             request.buffer = None;
-            self.receives.forget(key);
+        }
+        self.posted.remove_node(&mut self.receives, node);
+        if is_taken {
+            self.receives.vacate(node);
         } else {
-            self.finish_receive(key, envelope, Status::Done);
+            self.finish_receive(self.receives.key(node), envelope, Status::Done);
         }
         self.free_credit(peer, label.space, length);
         Some(())
@@ -176,7 +184,7 @@ impl<B: Buffer> Engine<B> {
         if self.peers[peer.0 as usize].partial.is_some() {
             return Err(Violation);
         }
-        let target = match self.posted.take(peer, label.space, label.tag) {
+        let target = match self.posted.take(&mut self.receives, peer, label.space, label.tag) {
             Some(key) if whole => {
                 let Some(mut request) = self.receives.remove(key) else { return Ok(()) };
                 copy_into(request.buffer(), 0, payload);

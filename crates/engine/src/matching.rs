@@ -10,6 +10,7 @@ use std::collections::HashMap;
 use machine::PeerIndex;
 use slotmap::Key;
 
+use crate::slots::{self, Slot, Slots};
 use crate::tag::{Label, Source, Space, Tag, TagSelector};
 
 const NIL: u32 = u32::MAX;
@@ -51,7 +52,7 @@ struct Chain {
 
 const EMPTY: Chain = Chain { head: NIL, tail: NIL };
 
-#[derive(Clone, Copy)]
+#[derive(Debug, Clone, Copy)]
 struct Links {
     previous: u32,
     next: u32,
@@ -209,37 +210,42 @@ impl<N> Default for Nodes<N> {
     }
 }
 
-/// A receive that waits, at the place of its key's slot.
-struct Posted<K> {
-    key: K,
+/// The place of a receive in the queue of those that wait; in the receive, so that one slot holds both.
+#[derive(Debug, Clone, Copy)]
+pub struct Place {
     /// Order of posting; the oldest receive that fits takes the message.
     order: u64,
     table: u32,
     links: Links,
 }
 
-impl<K> Node for Posted<K> {
-    #[inline(always)]
-    fn links(&mut self) -> &mut Links {
-        &mut self.links
+impl Default for Place {
+    fn default() -> Self {
+        Place { order: 0, table: 0, links: UNLINKED }
     }
 }
 
-/// Receives that wait for a message, by their keys: a key's slot number is the node.
-pub struct PostedQueue<K> {
+/// A receive that can wait for a message.
+pub trait Posted {
+    /// Its place in the queue; of use while it is posted.
+    fn place(&mut self) -> &mut Place;
+}
+
+impl<V: Posted> Node for Slot<V> {
+    #[inline(always)]
+    fn links(&mut self) -> &mut Links {
+        &mut self.value.place().links
+    }
+}
+
+/// Receives that wait for a message.
+#[derive(Default)]
+pub struct PostedQueue {
     tables: Vec<Table>,
-    /// Receives by slot; an entry that is no longer posted stays until its slot is used again.
-    receives: Vec<Posted<K>>,
     posted: u64,
 }
 
-impl<K> Default for PostedQueue<K> {
-    fn default() -> Self {
-        PostedQueue { tables: Vec::new(), receives: Vec::new(), posted: 0 }
-    }
-}
-
-impl<K: Key> PostedQueue<K> {
+impl PostedQueue {
     /// An empty queue.
     pub fn new() -> Self {
         PostedQueue::default()
@@ -255,28 +261,26 @@ impl<K: Key> PostedQueue<K> {
         self.len() == 0
     }
 
-    /// Adds a receive, behind all that wait.
+    /// Adds one of `receives`, behind all that wait.
     #[inline(always)]
-    pub fn post(&mut self, source: Source, selector: TagSelector, receive: K) {
+    pub fn post<K: Key, V: Posted + Default>(
+        &mut self,
+        receives: &mut Slots<K, V>,
+        source: Source,
+        selector: TagSelector,
+        receive: K,
+    ) {
         let (class, key) = Class::of(source, selector);
         let table = match self.tables.iter().position(|table| table.class == class) {
             Some(table) => table,
             None => self.open_class(class),
         };
-        let node = slot(receive);
-        if self.receives.len() <= node as usize {
-            self.make_room(node);
-        }
-        self.receives[node as usize] =
-            Posted { key: receive, order: self.posted, table: table as u32, links: UNLINKED };
+        let (node, nodes) = (slots::index(receive), receives.nodes());
+        let place = nodes[node as usize].value.place();
+        place.order = self.posted;
+        place.table = table as u32;
         self.posted += 1;
-        self.tables[table].append(&mut self.receives, key, node);
-    }
-
-    #[cold]
-    fn make_room(&mut self, node: u32) {
-        let empty = || Posted { key: K::null(), order: 0, table: 0, links: UNLINKED };
-        self.receives.resize_with(node as usize + 1, empty);
+        self.tables[table].append(nodes, key, node);
     }
 
     #[cold]
@@ -295,28 +299,40 @@ impl<K: Key> PostedQueue<K> {
     }
 
     /// Takes the receive, posted first, that fits this message.
-    pub fn take(&mut self, peer: PeerIndex, space: Space, tag: Tag) -> Option<K> {
-        let receive = self.find(peer, space, tag)?;
-        self.remove(receive);
-        Some(receive)
+    pub fn take<K: Key, V: Posted + Default>(
+        &mut self,
+        receives: &mut Slots<K, V>,
+        peer: PeerIndex,
+        space: Space,
+        tag: Tag,
+    ) -> Option<K> {
+        let node = self.find(receives, peer, space, tag)?;
+        self.remove_node(receives, node);
+        Some(receives.key(node))
     }
 
-    /// The receive that [`PostedQueue::take`] would take.
+    /// The node of the receive that [`PostedQueue::take`] would take.
     #[inline(always)]
-    pub fn find(&mut self, peer: PeerIndex, space: Space, tag: Tag) -> Option<K> {
-        let mut oldest: Option<(u64, u32)> = None;
+    pub(crate) fn find<K: Key, V: Posted + Default>(
+        &mut self,
+        receives: &mut Slots<K, V>,
+        peer: PeerIndex,
+        space: Space,
+        tag: Tag,
+    ) -> Option<u32> {
+        let mut order = |node: u32| receives.nodes()[node as usize].value.place().order;
+        let mut oldest: Option<u32> = None;
         for table in &mut self.tables {
             if table.live == 0 || table.class.space != space {
                 continue;
             }
-            if let Some(node) = table.first(table.class.key(peer, tag)) {
-                let order = self.receives[node as usize].order;
-                if oldest.is_none_or(|(best, _)| order < best) {
-                    oldest = Some((order, node));
-                }
-            }
+            let Some(node) = table.first(table.class.key(peer, tag)) else { continue };
+            oldest = Some(match oldest {
+                Some(best) if order(best) < order(node) => best,
+                _ => node,
+            });
         }
-        oldest.map(|(_, node)| self.receives[node as usize].key)
+        oldest
     }
 
     /// Whether any receive of this space waits.
@@ -325,17 +341,17 @@ impl<K: Key> PostedQueue<K> {
     }
 
     /// Withdraws a receive that is posted.
-    #[inline(always)]
-    pub fn remove(&mut self, receive: K) {
-        let node = slot(receive);
-        self.tables[self.receives[node as usize].table as usize].remove(&mut self.receives, node);
+    pub fn remove<K: Key, V: Posted + Default>(&mut self, receives: &mut Slots<K, V>, receive: K) {
+        self.remove_node(receives, slots::index(receive));
     }
-}
 
-/// The slot number of a key: dense, used again once the key is gone.
-#[inline]
-fn slot(key: impl Key) -> u32 {
-    key.data().as_ffi() as u32
+    /// Withdraws the posted receive at a node.
+    #[inline(always)]
+    pub(crate) fn remove_node<K: Key, V: Posted + Default>(&mut self, receives: &mut Slots<K, V>, node: u32) {
+        let nodes = receives.nodes();
+        let table = nodes[node as usize].value.place().table;
+        self.tables[table as usize].remove(nodes, node);
+    }
 }
 
 /// Neighbours in the order of arrival.

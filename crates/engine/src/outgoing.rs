@@ -135,7 +135,7 @@ impl<B: Buffer> Engine<B> {
     }
 
     /// Does the same as [`Engine::write_short`], from plain bytes.
-    #[inline]
+    #[inline(always)]
     pub fn write_bytes(label: &Label, payload: &[u8], into: &mut [u8]) {
         let (head, room) = into.split_at_mut(wire::eager_header(label));
         wire::write_eager(label, payload.len() as u32, head);
@@ -143,7 +143,7 @@ impl<B: Buffer> Engine<B> {
     }
 
     /// Tells that the port has taken a packet of `length` bytes for which nothing completes.
-    #[inline]
+    #[inline(always)]
     pub fn injected(&mut self, peer: PeerIndex, length: u64) {
         let link = &mut self.peers[peer.0 as usize];
         link.credit_messages -= 1;

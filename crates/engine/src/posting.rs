@@ -26,7 +26,7 @@ impl<B: Buffer> Engine<B> {
         let is_plain = link.is_none_or(|link| link.alive && link.reliability.is_none());
         let key = self.new_receive(source, selector, buffer, context);
         if is_plain && self.unexpected.is_empty() {
-            self.posted.post(source, selector, key);
+            self.posted.post(&mut self.receives, source, selector, key);
             self.relieve_senders(source);
         } else {
             self.receive_listed(key);
@@ -45,7 +45,7 @@ impl<B: Buffer> Engine<B> {
         request.selector.mask = mask;
         request.selector.space = space;
         // A vacant slot has no buffer; an assignment would compile in the drop of one.
-        request.buffer.get_or_insert(buffer);
+        std::mem::forget(request.buffer.replace(buffer));
         request.state = ReceiveState::Posted;
         key
     }
@@ -60,7 +60,7 @@ impl<B: Buffer> Engine<B> {
         if matches!(source, Source::Peer(peer) if !self.peers[peer.0 as usize].alive) {
             return self.finish_receive(key, Envelope::nothing(source, selector.space), Status::PeerDead);
         }
-        self.posted.post(source, selector, key);
+        self.posted.post(&mut self.receives, source, selector, key);
         self.relieve_senders(source);
         // The peer's silence counts from now, even if it was never heard of.
         if let Source::Peer(peer) = source

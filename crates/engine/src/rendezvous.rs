@@ -38,7 +38,7 @@ impl<B: Buffer> Engine<B> {
         if self.peers[peer.0 as usize].control.len() >= MOST_ANSWERS {
             return Err(Violation);
         }
-        match self.posted.take(peer, label.space, label.tag) {
+        match self.posted.take(&mut self.receives, peer, label.space, label.tag) {
             Some(key) => {
                 self.free_credit(peer, label.space, 0);
                 self.start_rendezvous(key, Envelope::new(peer, label, length), offer);

@@ -3,6 +3,7 @@
 use slotmap::Key;
 
 use crate::buffer::Buffer;
+use crate::matching::{Place, Posted};
 use crate::tag::{Envelope, Label, Source, TagSelector};
 use machine::port::Shared;
 use machine::{Fault, PeerIndex};
@@ -118,12 +119,20 @@ pub(crate) struct ReceiveRequest<B> {
     /// `None` only in a vacant slot.
     pub buffer: Option<B>,
     pub state: ReceiveState,
+    pub place: Place,
+}
+
+impl<B> Posted for ReceiveRequest<B> {
+    #[inline(always)]
+    fn place(&mut self) -> &mut Place {
+        &mut self.place
+    }
 }
 
 impl<B> Default for ReceiveRequest<B> {
     fn default() -> Self {
         let (source, selector, state) = (Source::Any, TagSelector::any(), ReceiveState::Posted);
-        ReceiveRequest { context: 0, source, selector, buffer: None, state }
+        ReceiveRequest { context: 0, source, selector, buffer: None, state, place: Place::default() }
     }
 }
 

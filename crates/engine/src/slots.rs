@@ -7,23 +7,39 @@ use std::ops::{Index, IndexMut};
 
 use slotmap::{Key, KeyData};
 
-struct Slot<V> {
+/// A place for a request.
+pub(crate) struct Slot<V> {
     /// Version as in `slotmap`'s keys: odd while the slot is taken.
     version: u32,
     /// The vacant value while the slot is free.
-    value: V,
+    pub(crate) value: V,
 }
 
-pub(crate) struct Slots<K, V> {
+/// Requests by key.
+pub struct Slots<K, V> {
     /// Slot i has the index i + 1 in its key, as 0 stands for none.
     slots: Vec<Slot<V>>,
     free: Vec<u32>,
     keys: PhantomData<fn() -> K>,
 }
 
-impl<K: Key, V: Default> Slots<K, V> {
-    pub fn new() -> Self {
+impl<K, V> Default for Slots<K, V> {
+    fn default() -> Self {
         Slots { slots: Vec::new(), free: Vec::new(), keys: PhantomData }
+    }
+}
+
+impl<K: Key, V: Default> Slots<K, V> {
+    /// No requests.
+    pub fn new() -> Self {
+        Slots::default()
+    }
+
+    /// Adds a request.
+    pub fn insert(&mut self, value: V) -> K {
+        let (key, slot) = self.take();
+        *slot = value;
+        key
     }
 
     /// Takes a slot, whose vacant value is to be filled in place.
@@ -55,25 +71,46 @@ impl<K: Key, V: Default> Slots<K, V> {
     /// Frees the slot, whose value is vacant or as good as that.
     #[inline(always)]
     pub fn forget(&mut self, key: K) {
-        let (index, version) = parts(key);
-        if let Some(slot) = self.slots.get_mut(index as usize).filter(|slot| slot.version == version) {
-            slot.version = version.wrapping_add(1);
-            self.free.push(index);
+        if self.get(key).is_some() {
+            self.vacate(index(key));
         }
     }
 
+    /// The slots, by the index of their keys.
+    #[inline(always)]
+    pub(crate) fn nodes(&mut self) -> &mut [Slot<V>] {
+        &mut self.slots
+    }
+
+    /// The key of the slot at this index, which is taken.
+    #[inline(always)]
+    pub(crate) fn key(&self, index: u32) -> K {
+        key(index, self.slots[index as usize].version)
+    }
+
+    /// Frees the taken slot at this index, whose value is vacant or as good as that.
+    #[inline(always)]
+    pub(crate) fn vacate(&mut self, index: u32) {
+        let slot = &mut self.slots[index as usize];
+        slot.version = slot.version.wrapping_add(1);
+        self.free.push(index);
+    }
+
+    /// The request of a key.
     #[inline]
     pub fn get(&self, key: K) -> Option<&V> {
         let (index, version) = parts(key);
         self.slots.get(index as usize).filter(|slot| slot.version == version).map(|slot| &slot.value)
     }
 
+    /// The request of a key.
     #[inline(always)]
     pub fn get_mut(&mut self, key: K) -> Option<&mut V> {
         let (index, version) = parts(key);
         self.slots.get_mut(index as usize).filter(|slot| slot.version == version).map(|slot| &mut slot.value)
     }
 
+    /// All requests with their keys.
     pub fn iter(&self) -> impl Iterator<Item = (K, &V)> {
         let taken = self.slots.iter().enumerate().filter(|(_, slot)| slot.version % 2 == 1);
         taken.map(|(index, slot)| (key(index as u32, slot.version), &slot.value))
@@ -83,6 +120,12 @@ impl<K: Key, V: Default> Slots<K, V> {
 #[inline(always)]
 fn key<K: Key>(index: u32, version: u32) -> K {
     KeyData::from_ffi(u64::from(version) << 32 | (u64::from(index) + 1)).into()
+}
+
+/// The index of a key's slot.
+#[inline(always)]
+pub(crate) fn index(key: impl Key) -> u32 {
+    parts(key).0
 }
 
 /// Index and version of a key; the null key's index is beyond all.

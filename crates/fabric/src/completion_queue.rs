@@ -1,5 +1,5 @@
 //! Completion queues. A read lets the endpoints progress and writes completions straight into the caller's memory; only events
-//! of other queues, and of sends that ended in their call, wait in the ring.
+//! of other queues, and of sends that ended in their call, wait to be read.
 
 use std::collections::VecDeque;
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -36,10 +36,37 @@ pub struct CompletionQueue {
 
 #[derive(Default)]
 struct State {
-    ring: VecDeque<(Entry, Address)>,
+    waiting: Waiting,
     errors: VecDeque<ErrorEntry>,
     /// Bound endpoints; each leaves before it is freed.
     endpoints: Vec<NonNull<Endpoint>>,
+}
+
+/// Entries that wait to be read, in order.
+#[derive(Default)]
+struct Waiting {
+    entries: Vec<(Entry, Address)>,
+    /// Number of `entries` that were read.
+    read: usize,
+}
+
+impl Waiting {
+    #[inline]
+    fn len(&self) -> usize {
+        self.entries.len() - self.read
+    }
+
+    /// Moves entries into the reader's array as far as it has room.
+    fn read_into(&mut self, reader: &mut Reader) {
+        let count = self.len().min(reader.left);
+        let upto = self.read + count;
+        self.entries[self.read..upto].iter().for_each(|(entry, source)| reader.put(entry, || *source));
+        self.read = upto;
+        if self.read > self.entries.len() / 2 {
+            self.entries.drain(..self.read);
+            self.read = 0;
+        }
+    }
 }
 
 /// The caller's array of entries, while it is filled.
@@ -146,24 +173,31 @@ impl Reader {
         self.left == 0
     }
 
-    /// Writes an entry; there must be room.
-    #[inline]
-    pub fn put(&mut self, entry: &Entry, source: Address) {
+    /// Writes an entry; there must be room. `source` is asked where the caller wants sources.
+    #[inline(always)]
+    pub fn put(&mut self, entry: &Entry, source: impl FnOnce() -> Address) {
         debug_assert!(self.left > 0);
-        // SAFETY: there is room for `left` entries of `entry` bytes at `at`, and for a source each; all formats are
-        // beginnings of `Entry`.
+        let Entry { op_context, flags, length, .. } = *entry;
+        let at = self.at.cast::<Entry>();
+        // SAFETY: there is room for `left` entries of `entry` bytes at `at`, and for a source each; all formats are beginnings
+        // of `Entry`. It is written part by part, as its address would have it in memory first.
         unsafe {
-            let from = (&raw const *entry).cast::<u8>();
-            match self.entry {
-                // Lengths known to the compiler become a few moves.
-                TAGGED_ENTRY => std::ptr::copy_nonoverlapping(from, self.at, TAGGED_ENTRY),
-                DATA_ENTRY => std::ptr::copy_nonoverlapping(from, self.at, DATA_ENTRY),
-                MSG_ENTRY => std::ptr::copy_nonoverlapping(from, self.at, MSG_ENTRY),
-                _ => std::ptr::copy_nonoverlapping(from, self.at, CONTEXT_ENTRY),
+            if self.entry == TAGGED_ENTRY {
+                at.write_unaligned(*entry);
+            } else {
+                (&raw mut (*at).op_context).write_unaligned(op_context);
+                if self.entry >= MSG_ENTRY {
+                    (&raw mut (*at).flags).write_unaligned(flags);
+                    (&raw mut (*at).length).write_unaligned(length);
+                }
+                if self.entry >= DATA_ENTRY {
+                    (&raw mut (*at).buffer).write_unaligned(entry.buffer);
+                    (&raw mut (*at).data).write_unaligned(entry.data);
+                }
             }
             self.at = self.at.add(self.entry);
             if !self.sources.is_null() {
-                *self.sources = source;
+                *self.sources = source();
                 self.sources = self.sources.add(1);
             }
         }
@@ -171,6 +205,8 @@ impl Reader {
         self.taken += 1;
     }
 }
+
+const _: () = assert!(size_of::<Entry>() == TAGGED_ENTRY);
 
 impl CompletionQueue {
     /// # Safety
@@ -195,7 +231,7 @@ impl CompletionQueue {
     #[inline(always)]
     pub unsafe fn push(&self, entry: Entry, source: Address) {
         // SAFETY: the caller's promise; no reference into the state outlives a function of this file.
-        unsafe { self.state.get() }.ring.push_back((entry, source));
+        unsafe { self.state.get() }.waiting.entries.push((entry, source));
     }
 
     /// Whether there is room for entries made by peers.
@@ -204,7 +240,7 @@ impl CompletionQueue {
     /// The domain is entered.
     pub unsafe fn has_room(&self) -> bool {
         // SAFETY: as in `push`.
-        unsafe { self.state.get() }.ring.len() < WRITTEN_UNREAD.total.count()
+        unsafe { self.state.get() }.waiting.len() < WRITTEN_UNREAD.total.count()
     }
 
     /// # Safety
@@ -226,7 +262,7 @@ impl CompletionQueue {
     pub unsafe fn fill(&self) -> bool {
         // SAFETY: the caller's promise; no reference into the state is kept while endpoints progress, which push to it.
         unsafe {
-            let waits = || !(self.state.get().ring.is_empty() && self.state.get().errors.is_empty());
+            let waits = || self.state.get().waiting.len() > 0 || !self.state.get().errors.is_empty();
             let mut failed = false;
             let mut at = 0;
             while !waits()
@@ -249,11 +285,8 @@ impl CompletionQueue {
             Reader { queue: self, at: into.cast(), sources, entry: self.entry, left: count, taken: 0, failed: false };
         // SAFETY: the domain is entered; no reference into the state is kept while endpoints progress, which push to it.
         unsafe {
-            let waiting = &mut self.state.get().ring;
-            while reader.left > 0
-                && let Some((entry, source)) = waiting.pop_front()
-            {
-                reader.put(&entry, source);
+            if self.state.get().waiting.len() > 0 {
+                self.state.get().waiting.read_into(&mut reader);
             }
             if reader.is_full() && count > 0 {
                 // No progress is made, but a caller that next waits elsewhere must not leave its sends unsent.
@@ -386,4 +419,46 @@ unsafe extern "C" fn strerror(
     };
     // SAFETY: libfabric's contract: `into` is NULL or holds `length` bytes.
     unsafe { tell(text, into, length) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whatever comes and is read at a time, in every format: each entry comes once and in order, with its source, and nothing is
+    /// written behind the last.
+    #[test]
+    fn entries_are_read_once_and_in_order() {
+        for format in [CONTEXT_ENTRY, MSG_ENTRY, DATA_ENTRY, TAGGED_ENTRY] {
+            let (mut waiting, mut pushed, mut read) = (Waiting::default(), 0, 0);
+            let words = format / 8;
+            for step in 0..4000 {
+                for _ in 0..step * step % 7 {
+                    let [flags, data, tag] = [1, 4, 5].map(|word| pushed + word);
+                    let (op_context, buffer) = (pushed as *mut c_void, (pushed + 3) as *mut c_void);
+                    let entry = Entry { op_context, flags, length: pushed as usize + 2, buffer, data, tag };
+                    waiting.entries.push((entry, pushed));
+                    pushed += 1;
+                }
+                // Reads fall behind for a while, then catch up.
+                let left = if step / 200 % 2 == 0 { step % 3 } else { step % 11 } as usize;
+                let (mut array, mut sources) = (vec![u64::MAX; left * words + 1], vec![u64::MAX; left + 1]);
+                let (at, sources_at) = (array.as_mut_ptr().cast(), sources.as_mut_ptr());
+                let queue = std::ptr::null();
+                let mut reader =
+                    Reader { queue, at, sources: sources_at, entry: format, left, taken: 0, failed: false };
+                waiting.read_into(&mut reader);
+                let taken = reader.taken;
+                assert_eq!(taken, left.min((pushed - read) as usize));
+                for (entry, source) in array.chunks(words).zip(&sources).take(taken) {
+                    assert_eq!((entry, *source), (&[0, 1, 2, 3, 4, 5].map(|word| read + word)[..words], read));
+                    read += 1;
+                }
+                assert_eq!((array[taken * words], sources[taken]), (u64::MAX, u64::MAX));
+                assert_eq!(waiting.len() as u64, pushed - read);
+                assert!(waiting.read <= waiting.entries.len() / 2, "what was read is given up");
+            }
+            assert!(pushed > 5_000 && read > 5_000);
+        }
+    }
 }

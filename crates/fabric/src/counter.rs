@@ -201,6 +201,13 @@ impl Counter {
 /// Counts an operation in the counters bound for it.
 #[inline]
 pub fn count(counters: &[(Used<Counter>, u64)], what: u64, failed: bool) {
+    if !counters.is_empty() {
+        count_in(counters, what, failed);
+    }
+}
+
+#[inline(never)]
+fn count_in(counters: &[(Used<Counter>, u64)], what: u64, failed: bool) {
     for (counter, counted) in counters {
         if counted & what != 0 {
             counter.count(failed);

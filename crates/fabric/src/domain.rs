@@ -1,7 +1,6 @@
 //! Domains: the parent of an application's objects, with the lock that serializes its threads.
 
 use std::ffi::c_int;
-use std::mem::ManuallyDrop;
 use std::path::PathBuf;
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicUsize;
@@ -27,6 +26,10 @@ pub struct Domain {
     lock: Mutex<()>,
     /// Whether the application serializes its calls itself (FI_THREAD_DOMAIN).
     single: bool,
+    /// Whether a call has no lock to take and no account to keep.
+    plain: bool,
+    /// The lock and the account of the present call. Not in `Entered`, which would be written and read in every plain call.
+    held: Guarded<Option<Held>>,
     pub triggers: Triggers,
     pub settings: Settings,
     pub reports: bool,
@@ -52,22 +55,22 @@ unsafe impl Object for Domain {
 /// Exclusive use of the domain's objects by the caller.
 pub struct Entered<'a> {
     domain: &'a Domain,
-    since: Option<(&'a Account, u64)>,
     empty_polls: bool,
-    lock: ManuallyDrop<Option<MutexGuard<'a, ()>>>,
+}
+
+/// What a call has until its end.
+struct Held {
+    /// Its start, where an account is kept.
+    since: Option<u64>,
+    _lock: Option<MutexGuard<'static, ()>>,
 }
 
 impl Drop for Entered<'_> {
     #[inline(always)]
     fn drop(&mut self) {
-        if self.since.is_some() || self.domain.triggers.any() {
-            self.domain.finish(self.since, self.empty_polls);
+        if !self.domain.plain || self.domain.triggers.any() {
+            self.domain.finish(self.empty_polls);
         }
-        // Dropped by hand: the compiler would release the lock in a second place, for a panic above, which ends the process;
-        // that is too much code to be inlined into each call.
-        //
-        // SAFETY: nothing uses it afterwards.
-        unsafe { ManuallyDrop::drop(&mut self.lock) };
     }
 }
 
@@ -80,37 +83,38 @@ impl Entered<'_> {
 }
 
 impl Domain {
-    /// Ends a call that needs more than the release of the lock. It takes copies, so that fields of `Entered` stay in
-    /// registers.
-    #[cold]
+    /// Ends a call that needs more than a return, and releases the lock.
     #[inline(never)]
-    fn finish(&self, since: Option<(&Account, u64)>, empty_polls: bool) {
+    fn finish(&self, empty_polls: bool) {
         if self.triggers.any() {
             // SAFETY: the domain is entered still, and what the call held of an endpoint's state it uses no more.
             unsafe { self.trigger() };
         }
-        if let Some((account, since)) = since {
-            account.end(since, empty_polls);
+        // SAFETY: as above.
+        let held = unsafe { self.held.get() }.take();
+        if let (Some(account), Some(Held { since: Some(since), .. })) = (&self.account, &held) {
+            account.end(*since, empty_polls);
         }
     }
 
     #[inline(always)]
     pub fn enter(&self) -> Entered<'_> {
-        if self.account.is_none() && self.single {
-            return Entered { domain: self, since: None, empty_polls: false, lock: ManuallyDrop::new(None) };
+        if !self.plain {
+            self.hold();
         }
-        self.enter_locked()
+        Entered { domain: self, empty_polls: false }
     }
 
     #[inline(never)]
-    fn enter_locked(&self) -> Entered<'_> {
-        let since = self.account.as_ref().map(|account| (account, account.begin()));
-        if self.single {
-            return Entered { domain: self, since, empty_polls: false, lock: ManuallyDrop::new(None) };
-        }
+    fn hold(&self) {
+        let since = self.account.as_ref().map(Account::begin);
+        // SAFETY: the call ends, and with it the guard, before the domain is closed.
+        let lock: &'static Mutex<()> = unsafe { &*std::ptr::from_ref(&self.lock) };
         // A panic ends the process, so that nobody ever sees the poison.
-        let lock = self.lock.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        Entered { domain: self, since, empty_polls: false, lock: ManuallyDrop::new(Some(lock)) }
+        let lock = || lock.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let held = Held { since, _lock: (!self.single).then(lock) };
+        // SAFETY: the domain is entered now.
+        unsafe { *self.held.get() = Some(held) };
     }
 
     /// Whether the application serializes its calls.
@@ -231,15 +235,18 @@ pub unsafe fn make(
     settings: Settings,
     into: *mut *mut FidDomain,
 ) -> c_int {
+    let account = parameters::accounts().then(Account::open);
     let domain = Domain {
         fid,
         users: AtomicUsize::new(0),
         lock: Mutex::new(()),
         single: manner.single,
+        plain: manner.single && account.is_none(),
+        held: Guarded::new(None),
         settings,
         reports: parameters::reports(),
         records: parameters::records(),
-        account: parameters::accounts().then(Account::open),
+        account,
         regions: Guarded::new(Regions::new(manner.basic)),
         endpoints: Guarded::new(Vec::new()),
         triggers: Triggers::default(),

@@ -80,14 +80,14 @@ pub fn own(bits: u64) -> u64 {
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 enum Kind {
+    /// No memory: writes are lost, reads give 0.
+    Nowhere,
     /// The application's memory in one piece.
     Flat,
     /// A copy, made because the application wanted its buffer back at once.
     Owned,
     /// The application's memory in several pieces: `pointer` is a `Box<Pieces>`.
     Scattered,
-    /// No memory: writes are lost, reads give 0.
-    Nowhere,
 }
 
 struct Pieces(Vec<(*mut u8, usize)>);
@@ -252,7 +252,7 @@ impl engine::Buffer for Memory {
         copy(into, unsafe { std::slice::from_raw_parts(self.pointer.add(offset), into.len()) });
     }
 
-    #[inline]
+    #[inline(always)]
     fn write(&mut self, offset: usize, from: &[u8]) {
         assert!(offset <= self.length && from.len() <= self.length - offset, "write outside the buffer");
         if !self.is_slice() {
@@ -270,9 +270,11 @@ impl engine::Buffer for Memory {
     }
 }
 
-impl Drop for Memory {
-    #[inline]
-    fn drop(&mut self) {
+impl Memory {
+    /// Frees what the provider made.
+    #[cold]
+    #[inline(never)]
+    fn free(&mut self) {
         match self.kind {
             Kind::Flat | Kind::Nowhere => {}
             Kind::Owned => {
@@ -281,6 +283,15 @@ impl Drop for Memory {
             }
             // SAFETY: `scattered` gave the box up.
             Kind::Scattered => drop(unsafe { Box::from_raw(self.pointer.cast::<Pieces>()) }),
+        }
+    }
+}
+
+impl Drop for Memory {
+    #[inline(always)]
+    fn drop(&mut self) {
+        if !matches!(self.kind, Kind::Flat | Kind::Nowhere) {
+            self.free();
         }
     }
 }

@@ -1,6 +1,6 @@
 //! From the engine's completions to entries in completion queues.
 
-use endpoint::{Completion, Direction, Envelope, Source, Status};
+use endpoint::{Completion, Direction, Envelope, Source, Status, Take};
 use machine::{Fault, FaultKind, PeerIndex, Result};
 
 use crate::abi::completion::{Entry, ErrorEntry};
@@ -8,7 +8,7 @@ use crate::abi::constants::*;
 use crate::abi::{Address, Signed};
 use crate::account::Account;
 use crate::completion_queue::{CompletionQueue, Reader};
-use crate::counter::count;
+use crate::counter::{Counter, count};
 use crate::endpoint::{NOBODY, State, address_of};
 use crate::memory::{Memory, wish};
 use crate::object::{Context, Used};
@@ -36,9 +36,36 @@ fn carried(envelope: &Envelope) -> (u64, u64) {
 fn deliver(queue: Option<&Used<CompletionQueue>>, reader: Option<&mut Reader>, entry: Entry, source: Address) {
     let Some(queue) = queue else { return };
     match reader {
-        Some(reader) if reader.takes(queue.as_ptr()) => reader.put(&entry, source),
+        Some(reader) if reader.takes(queue.as_ptr()) => reader.put(&entry, || source),
         // SAFETY: progress is made with the domain entered.
         _ => unsafe { queue.push(entry, source) },
+    }
+}
+
+/// Where short messages go: into the present reader's array, if it reads the endpoint's queue of receives.
+struct Arrivals<'a> {
+    reader: Option<&'a mut Reader>,
+    receives: *const CompletionQueue,
+    counters: &'a [(Used<Counter>, u64)],
+    addresses: &'a [Address],
+    found: usize,
+}
+
+impl Take<Memory> for Arrivals<'_> {
+    #[inline(always)]
+    fn take(&mut self, context: u64, envelope: &Envelope, buffer: &Memory) -> bool {
+        let wishes = buffer.wishes;
+        let Some(reader) = &mut self.reader else { return false };
+        if wishes & (wish::REMOTE | wish::MULTIPLE | wish::DEFERRED) != 0 || !reader.takes(self.receives) {
+            return false;
+        }
+        self.found += 1;
+        if wishes & wish::COMPLETION != 0 {
+            let entry = received(context, wishes, envelope, buffer.start());
+            reader.put(&entry, || address_of(self.addresses, envelope.peer));
+        }
+        count(self.counters, FI_RECV, false);
+        true
     }
 }
 
@@ -101,28 +128,12 @@ impl State {
 
     /// Polls the engine; returns how many short messages went into the reader's array.
     #[inline(always)]
-    fn turn(&mut self, mut reader: Option<&mut Reader>) -> Result<usize> {
+    fn turn(&mut self, reader: Option<&mut Reader>) -> Result<usize> {
         let State { engine: Some(engine), receives, counters, addresses, .. } = self else { return Ok(0) };
         let receives = receives.as_ref().map_or(std::ptr::null(), |queue| queue.as_ptr());
-        let mut found = 0;
-        engine.turn_with(|context, envelope, buffer| {
-            let wishes = buffer.wishes;
-            match &mut reader {
-                Some(reader)
-                    if wishes & (wish::REMOTE | wish::MULTIPLE | wish::DEFERRED) == 0 && reader.takes(receives) =>
-                {
-                    found += 1;
-                    if wishes & wish::COMPLETION != 0 {
-                        let entry = received(context, wishes, envelope, buffer.start());
-                        reader.put(&entry, address_of(addresses, envelope.peer));
-                    }
-                    count(counters, FI_RECV, false);
-                    true
-                }
-                _ => false,
-            }
-        })?;
-        Ok(found)
+        let mut arrivals = Arrivals { reader, receives, counters, addresses, found: 0 };
+        engine.turn_with(&mut arrivals)?;
+        Ok(arrivals.found)
     }
 
     /// Flushes, since a caller that has its completion may not come back, while a peer may wait for an acknowledgement.

@@ -3,13 +3,14 @@
 use std::ffi::c_void;
 
 use endpoint::{Label, Space};
+use machine::PeerIndex;
 
 use crate::abi::constants::*;
 use crate::abi::object::{FidEndpoint, MessageOps, TaggedOps};
 use crate::abi::transfer::{Message, TaggedMessage};
 use crate::abi::trigger::DeferredWork;
 use crate::abi::{Address, Iovec, Signed};
-use crate::endpoint::{Endpoint, SENDS, Shell, State};
+use crate::endpoint::{Endpoint, NOBODY, SENDS, Shell, State};
 use crate::memory::{Memory, pieces, total, wish};
 use crate::object::Context;
 use crate::offer::{CONFIRMED, INJECT, LONGEST, UNKEPT};
@@ -49,7 +50,7 @@ impl State {
     ///
     /// # Safety
     /// The pieces stay, and are left alone, as libfabric's contract has it for these flags.
-    #[inline]
+    #[inline(never)]
     unsafe fn send(&mut self, pieces: &[Iovec], to: Address, label: Label, context: Context, flags: u64) -> Signed {
         let Some(peer) = self.peer(to) else { return self.nobody() };
         let Some(length) = total(pieces) else { return signed(FI_EINVAL) };
@@ -69,16 +70,7 @@ impl State {
             // SAFETY: the caller's promise; no length is over the limit of slices, since no memory is.
             let bytes = unsafe { std::slice::from_raw_parts(start, length.min(LONGEST)) };
             match engine.inject(peer, label, bytes) {
-                Ok(true) => {
-                    if wishes & wish::COMPLETION != 0
-                        && let Some(queue) = &self.sends
-                    {
-                        // SAFETY: the domain is entered.
-                        unsafe { queue.push(sent(context, wishes, length, label.tag), FI_ADDR_NOTAVAIL) };
-                    }
-                    self.count(FI_SEND, false);
-                    return 0;
-                }
+                Ok(true) => return self.has_sent(context, wishes, length, label.tag),
                 Ok(false) => {}
                 Err(fault) => return self.fail(&fault),
             }
@@ -107,6 +99,19 @@ impl State {
             Err(fault) => self.fail(&fault),
         }
     }
+
+    /// Tells of a send that has ended in its call.
+    #[inline(always)]
+    fn has_sent(&self, context: Context, wishes: u8, length: usize, tag: u64) -> Signed {
+        if wishes & wish::COMPLETION != 0
+            && let Some(queue) = &self.sends
+        {
+            // SAFETY: the domain is entered.
+            unsafe { queue.push(sent(context, wishes, length, tag), FI_ADDR_NOTAVAIL) };
+        }
+        self.count(FI_SEND, false);
+        0
+    }
 }
 
 /// The flags of a call.
@@ -132,9 +137,11 @@ impl Flags {
     }
 }
 
+/// Starts a send of whatever kind.
+///
 /// # Safety
 /// libfabric's contract: an open endpoint; the pieces stay until the completion, or are copied if the flags say so.
-#[inline(always)]
+#[inline(never)]
 unsafe fn start(
     ep: *mut FidEndpoint,
     pieces: &[Iovec],
@@ -223,6 +230,62 @@ unsafe fn start_later(
     unsafe { trigger::wait(ep, &Asked { to, context, flags, kind, work }, post) }
 }
 
+/// Kinds of the calls with one buffer.
+mod kind {
+    pub const TAGGED: usize = 1 << 0;
+    pub const DATA: usize = 1 << 1;
+    /// An inject: without a context and a completion.
+    pub const INJECT: usize = 1 << 2;
+}
+
+/// Sends one buffer. All calls that do so end here with the arguments of the longest of them, where they lie, so that what a short
+/// message passes is compiled once, and in one piece.
+///
+/// # Safety
+/// As for [`start`].
+#[inline(never)]
+unsafe extern "C" fn send_flat(
+    ep: *mut FidEndpoint,
+    buffer: *const c_void,
+    length: usize,
+    kinds: usize,
+    data: u64,
+    to: Address,
+    tag: u64,
+    context: *mut c_void,
+) -> Signed {
+    let data = (kinds & kind::DATA != 0).then_some(data);
+    let (label, wishes) = match kinds & kind::TAGGED {
+        0 => (plain(data), 0),
+        _ => (tagged(tag, data), wish::TAGGED),
+    };
+    // SAFETY: the caller's promise; the domain is entered before the state is touched.
+    unsafe {
+        let shell = Shell::of(ep);
+        let inject = kinds & kind::INJECT != 0;
+        if shell.is_alias() {
+            let flags = if inject { Flags::Inject } else { Flags::Usual };
+            return start(ep, &flat(buffer, length), to, label, context, flags);
+        }
+        let endpoint = Endpoint::of(ep);
+        let _entered = endpoint.domain.enter();
+        let state = endpoint.state();
+        let flags = if inject { FI_INJECT } else { shell.flags(SENDS) };
+        if flags & CONFIRMED == 0
+            && !buffer.is_null()
+            && length <= INJECT
+            && let Some(&peer) = state.peers.get(to as usize)
+            && peer != NOBODY
+            && let Some(engine) = &mut state.engine
+            && engine.inject_here(PeerIndex(peer), label, std::slice::from_raw_parts(buffer.cast(), length))
+        {
+            let completion = if flags & FI_COMPLETION != 0 { wish::COMPLETION } else { 0 };
+            return state.has_sent(context, wishes | completion, length, label.tag);
+        }
+        state.send(&flat(buffer, length), to, label, context, flags)
+    }
+}
+
 #[inline(always)]
 pub fn flat(buffer: *const c_void, length: usize) -> [Iovec; 1] {
     [Iovec { base: buffer.cast_mut(), length }]
@@ -253,7 +316,7 @@ unsafe extern "C" fn tsend(
     context: *mut c_void,
 ) -> Signed {
     // SAFETY: libfabric's contract, as in all below.
-    unsafe { start(ep, &flat(buffer, length), to, tagged(tag, None), context, Flags::Usual) }
+    unsafe { send_flat(ep, buffer, length, kind::TAGGED, 0, to, tag, context) }
 }
 
 unsafe extern "C" fn tsendv(
@@ -302,7 +365,7 @@ unsafe extern "C" fn tinject(
     tag: u64,
 ) -> Signed {
     // SAFETY: as above.
-    unsafe { start(ep, &flat(buffer, length), to, tagged(tag, None), std::ptr::null_mut(), Flags::Inject) }
+    unsafe { send_flat(ep, buffer, length, kind::TAGGED | kind::INJECT, 0, to, tag, std::ptr::null_mut()) }
 }
 
 unsafe extern "C" fn tsenddata(
@@ -316,7 +379,7 @@ unsafe extern "C" fn tsenddata(
     context: *mut c_void,
 ) -> Signed {
     // SAFETY: as above.
-    unsafe { start(ep, &flat(buffer, length), to, tagged(tag, Some(data)), context, Flags::Usual) }
+    unsafe { send_flat(ep, buffer, length, kind::TAGGED | kind::DATA, data, to, tag, context) }
 }
 
 unsafe extern "C" fn tinjectdata(
@@ -328,7 +391,9 @@ unsafe extern "C" fn tinjectdata(
     tag: u64,
 ) -> Signed {
     // SAFETY: as above.
-    unsafe { start(ep, &flat(buffer, length), to, tagged(tag, Some(data)), std::ptr::null_mut(), Flags::Inject) }
+    unsafe {
+        send_flat(ep, buffer, length, kind::TAGGED | kind::DATA | kind::INJECT, data, to, tag, std::ptr::null_mut())
+    }
 }
 
 unsafe extern "C" fn send(
@@ -340,7 +405,7 @@ unsafe extern "C" fn send(
     context: *mut c_void,
 ) -> Signed {
     // SAFETY: as above.
-    unsafe { start(ep, &flat(buffer, length), to, plain(None), context, Flags::Usual) }
+    unsafe { send_flat(ep, buffer, length, 0, 0, to, 0, context) }
 }
 
 unsafe extern "C" fn sendv(
@@ -377,7 +442,7 @@ unsafe extern "C" fn sendmsg(ep: *mut FidEndpoint, message: *const Message, flag
 
 unsafe extern "C" fn inject(ep: *mut FidEndpoint, buffer: *const c_void, length: usize, to: Address) -> Signed {
     // SAFETY: as above.
-    unsafe { start(ep, &flat(buffer, length), to, plain(None), std::ptr::null_mut(), Flags::Inject) }
+    unsafe { send_flat(ep, buffer, length, kind::INJECT, 0, to, 0, std::ptr::null_mut()) }
 }
 
 unsafe extern "C" fn senddata(
@@ -390,7 +455,7 @@ unsafe extern "C" fn senddata(
     context: *mut c_void,
 ) -> Signed {
     // SAFETY: as above.
-    unsafe { start(ep, &flat(buffer, length), to, plain(Some(data)), context, Flags::Usual) }
+    unsafe { send_flat(ep, buffer, length, kind::DATA, data, to, 0, context) }
 }
 
 unsafe extern "C" fn injectdata(
@@ -401,5 +466,5 @@ unsafe extern "C" fn injectdata(
     to: Address,
 ) -> Signed {
     // SAFETY: as above.
-    unsafe { start(ep, &flat(buffer, length), to, plain(Some(data)), std::ptr::null_mut(), Flags::Inject) }
+    unsafe { send_flat(ep, buffer, length, kind::DATA | kind::INJECT, data, to, 0, std::ptr::null_mut()) }
 }

@@ -34,12 +34,11 @@ impl<Owner> PacketWriter<Owner> {
         provide: impl FnOnce(Growth) -> Result<bool, E>,
         fill: impl FnOnce(&mut [u8]),
     ) -> Result<bool, E> {
+        if length <= PAYLOAD {
+            return Ok(self.send_short(length, fill));
+        }
         if !self.slots.has_room() {
             return Ok(false);
-        }
-        if length <= PAYLOAD {
-            self.slots.write(length as u16, |payload| fill(&mut payload[..length]));
-            return Ok(true);
         }
         if !self.bulk.has_room(length, self.slots.progress()) && !self.make_room(length, provide)? {
             return Ok(false);
@@ -47,6 +46,16 @@ impl<Owner> PacketWriter<Owner> {
         self.bulk.write(length, fill);
         self.slots.write(length as u16, |_| ());
         Ok(true)
+    }
+
+    /// Sends a packet of at most [`PAYLOAD`] bytes; false where the ring is full.
+    #[inline(always)]
+    pub fn send_short(&mut self, length: usize, fill: impl FnOnce(&mut [u8])) -> bool {
+        let has_room = self.slots.has_room();
+        if has_room {
+            self.slots.write(length as u16, |payload| fill(&mut payload[..length]));
+        }
+        has_room
     }
 
     /// Grows the bulk ring, which has no room while a slot is free.

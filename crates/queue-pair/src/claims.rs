@@ -5,7 +5,7 @@ use machine::{Port, Result};
 
 use crate::connection::Waiting;
 use crate::endpoint::Endpoint;
-use crate::request::{Claimed, ReceiveRequest, ReceiveState, Unexpected};
+use crate::request::{Claimed, ReceiveRequest, Unexpected};
 
 impl<P: Port, B: Buffer> Endpoint<P, B> {
     /// Takes the message that a receive of `source` and `selector` would take out of the matching.
@@ -22,8 +22,7 @@ impl<P: Port, B: Buffer> Endpoint<P, B> {
     /// The claim was received or discarded before.
     pub fn receive_claimed(&mut self, claim: Claim, buffer: B, context: u64) -> Result<Request> {
         let Claimed { peer, label, message } = self.claimed.remove(claim).ok_or_else(unknown_claim)?;
-        let (source, state) = (Source::Peer(peer), ReceiveState::Posted);
-        let key = self.receives.insert(ReceiveRequest { context, source, buffer: Some(buffer), state });
+        let key = self.receives.insert(ReceiveRequest::new(context, Source::Peer(peer), Some(buffer)));
         self.give(key, peer, label, message)?;
         Ok(Request::Receive(key))
     }

@@ -3,6 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 
 use engine::matching::{PostedQueue, UnexpectedQueue};
+use engine::slots::Slots;
 use engine::{
     Buffer, Claim, Completion, Direction, Envelope, ReceiveKey, Request, SendKey, Source, Space, StandIn, Status,
     TagSelector, unknown_peer,
@@ -67,8 +68,8 @@ pub struct Endpoint<P, B> {
     /// Pool of the shared receive queue's buffers.
     pub(crate) shared: Option<MemoryKey>,
     pub(crate) sends: SlotMap<SendKey, SendRequest<B>>,
-    pub(crate) receives: SlotMap<ReceiveKey, ReceiveRequest<B>>,
-    pub(crate) posted: PostedQueue<ReceiveKey>,
+    pub(crate) receives: Slots<ReceiveKey, ReceiveRequest<B>>,
+    pub(crate) posted: PostedQueue,
     pub(crate) unexpected: UnexpectedQueue<Unexpected>,
     pub(crate) unexpected_bytes: u64,
     pub(crate) claimed: SlotMap<Claim, Claimed>,
@@ -108,7 +109,7 @@ impl<P: Port, B: Buffer> Endpoint<P, B> {
             by_queue_pair: HashMap::new(),
             shared,
             sends: SlotMap::with_key(),
-            receives: SlotMap::with_key(),
+            receives: Slots::new(),
             posted: PostedQueue::new(),
             unexpected: UnexpectedQueue::new(),
             unexpected_bytes: 0,
@@ -204,15 +205,14 @@ impl<P: Port, B: Buffer> Endpoint<P, B> {
         {
             return Err(unknown_peer(peer));
         }
-        let state = ReceiveState::Posted;
-        let key = self.receives.insert(ReceiveRequest { context, source, buffer: Some(buffer), state });
+        let key = self.receives.insert(ReceiveRequest::new(context, source, Some(buffer)));
         if let Some(node) = self.unexpected.find(source, selector) {
             let (peer, label, message) = self.unexpected.remove(node);
             self.give(key, peer, label, message)?;
         } else if matches!(source, Source::Peer(peer) if !self.connections[peer.0 as usize].alive) {
             self.finish_receive(key, Envelope::nothing(source, Space::Tagged), Status::PeerDead);
         } else {
-            self.posted.post(source, selector, key);
+            self.posted.post(&mut self.receives, source, selector, key);
         }
         Ok(Request::Receive(key))
     }
@@ -381,12 +381,12 @@ impl<P: Port, B: Buffer> Endpoint<P, B> {
     pub(crate) fn end_receive(&mut self, key: ReceiveKey, status: Status) {
         let Some(receive) = self.receives.get(key) else { return };
         let envelope = match receive.state {
-            ReceiveState::Posted => {
-                self.posted.remove(key);
-                Envelope::nothing(receive.source, Space::Tagged)
-            }
+            ReceiveState::Posted => Envelope::nothing(receive.source, Space::Tagged),
             ReceiveState::Written { envelope, .. } => envelope,
         };
+        if receive.is_posted() {
+            self.posted.remove(&mut self.receives, key);
+        }
         self.finish_receive(key, envelope, status);
     }
 }

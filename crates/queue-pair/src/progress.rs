@@ -80,7 +80,7 @@ impl<P: Port, B: Buffer> Endpoint<P, B> {
             Kind::Eager => {
                 let envelope = Envelope::new(peer, header.label, payload.length);
                 let bytes = self.adapter.memory(payload).expect("read just now");
-                match self.posted.take(peer, header.label.space, header.label.tag) {
+                match self.posted.take(&mut self.receives, peer, header.label.space, header.label.tag) {
                     Some(key) => {
                         let into = self.receives[key].buffer.as_mut().expect("a posted receive has its buffer");
                         let fits = bytes.len().min(into.length());
@@ -96,7 +96,7 @@ impl<P: Port, B: Buffer> Endpoint<P, B> {
                 }
             }
             Kind::RequestToSend { length, sender } => {
-                match self.posted.take(peer, header.label.space, header.label.tag) {
+                match self.posted.take(&mut self.receives, peer, header.label.space, header.label.tag) {
                     Some(key) => self.clear_to_send(key, Envelope::new(peer, header.label, length), sender),
                     None => self.keep(peer, header.label, Unexpected::Rendezvous { length, sender }),
                 }

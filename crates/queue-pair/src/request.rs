@@ -1,5 +1,6 @@
 //! Requests of the MPI layer, and messages that arrived before their receives.
 
+use engine::matching::{Place, Posted};
 use engine::{Envelope, Label, Source};
 use machine::PeerIndex;
 
@@ -37,9 +38,27 @@ pub(crate) struct ReceiveRequest<B> {
     pub source: Source,
     pub buffer: Option<B>,
     pub state: ReceiveState,
+    pub place: Place,
+}
+
+impl<B> Posted for ReceiveRequest<B> {
+    #[inline(always)]
+    fn place(&mut self) -> &mut Place {
+        &mut self.place
+    }
+}
+
+impl<B> Default for ReceiveRequest<B> {
+    fn default() -> Self {
+        ReceiveRequest::new(0, Source::Any, None)
+    }
 }
 
 impl<B> ReceiveRequest<B> {
+    pub fn new(context: u64, source: Source, buffer: Option<B>) -> Self {
+        ReceiveRequest { context, source, buffer, state: ReceiveState::Posted, place: Place::default() }
+    }
+
     pub fn is_posted(&self) -> bool {
         matches!(self.state, ReceiveState::Posted)
     }

@@ -199,6 +199,10 @@ impl Outgoing {
     #[inline(always)]
     pub fn send(&mut self, length: usize, grown: &mut usize, fill: impl FnOnce(&mut [u8])) -> Result<bool> {
         let Outgoing { packets, mapping, bulk, grown: of_this, .. } = self;
+        if length <= PAYLOAD {
+            // Before the growth's parts are collected, which a short packet does not need.
+            return Ok(packets.send_short(length, fill));
+        }
         let provide = |Growth { from, to, needed }: Growth| {
             let more = to - from;
             if !needed && *grown + more > MOST_GROWN {
