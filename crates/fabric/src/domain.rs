@@ -37,7 +37,7 @@ pub struct Domain {
     regions: Guarded<Regions>,
     /// Enabled endpoints, through which peers reach the regions; each leaves before it is freed.
     endpoints: Guarded<Vec<NonNull<Endpoint>>>,
-    _fabric: Used<Fabric>,
+    fabric: Used<Fabric>,
 }
 
 // SAFETY: it begins with a `Fid`.
@@ -111,6 +111,11 @@ impl Domain {
         // A panic ends the process, so that nobody ever sees the poison.
         let lock = self.lock.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         Entered { domain: self, since, empty_polls: false, lock: ManuallyDrop::new(Some(lock)) }
+    }
+
+    /// The version of the interface that the application was written for.
+    pub fn api(&self) -> u32 {
+        self.fabric.api()
     }
 
     /// Whether the application serializes its calls.
@@ -243,7 +248,7 @@ pub unsafe fn make(
         regions: Guarded::new(Regions::new(manner.basic)),
         endpoints: Guarded::new(Vec::new()),
         triggers: Triggers::default(),
-        _fabric: fabric,
+        fabric,
     };
     // SAFETY: the caller's promise.
     unsafe { object::open(domain, into) }
