@@ -157,7 +157,8 @@ unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
                     // closed while its last acknowledgement was lost: no fault.
                     let lingered = engine.linger(SETTLE);
                     if domain.reports {
-                        report::tell(engine, domain.account.as_ref().map(Account::sums), lingered);
+                        let remote = state.remote.as_ref().map_or_else(Default::default, |remote| remote.begun);
+                        report::tell(engine, domain.account.as_ref().map(Account::sums), remote, lingered);
                     }
                     if let Some(record) = state.record.take() {
                         record.end();

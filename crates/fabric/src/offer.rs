@@ -53,7 +53,6 @@ const ORDER: u64 = FI_ORDER_SAS;
 pub const CONFIRMED: u64 = FI_DELIVERY_COMPLETE | FI_MATCH_COMPLETE;
 
 const NO_KEYS: &str = "jobs have no authorization keys";
-const ORDERED: &str = "sends are received in order (FI_ORDER_SAS), and nothing else has one";
 const PIECED: &str = "a message has at most 8 pieces, a write or read one remote one";
 
 /// Flags whose promise is not kept here: calls with them are refused, since callers rely on it.
@@ -179,6 +178,12 @@ pub fn implied(asked: u64) -> u64 {
     granted
 }
 
+fn ordered(attr: &str, messages: u64, completions: u64) -> Result<()> {
+    let beyond = messages & !ORDER;
+    let hint = format!("{attr}->msg_order {beyond:#x}, comp_order {completions:#x}");
+    must(beyond | completions == 0, &hint, "sends are received in order (FI_ORDER_SAS), and nothing else has one")
+}
+
 fn check_endpoint(attr: &EndpointAttr) -> Result<u64> {
     let known = matches!(attr.kind, FI_EP_UNSPEC | FI_EP_RDM | FI_EP_DGRAM | FI_EP_MSG);
     must(known, "ep_attr->type", "endpoints are FI_EP_RDM, FI_EP_DGRAM or FI_EP_MSG")?;
@@ -259,7 +264,7 @@ impl Settled {
         // Arrival of a datagram is never confirmed.
         let flags = if self.kind == FI_EP_DGRAM { TRANSMIT_FLAGS & !CONFIRMED } else { TRANSMIT_FLAGS };
         must(attr.op_flags & !flags == 0, "tx_attr->op_flags", "some are not served")?;
-        must(attr.msg_order & !ORDER == 0 && attr.comp_order == 0, "tx_attr", ORDERED)?;
+        ordered("tx_attr", attr.msg_order, attr.comp_order)?;
         let short = attr.inject_size <= INJECT.min(self.longest());
         must(short, "tx_attr->inject_size", "an inject has at most 8 KiB, of a datagram 1,400 B")?;
         must(attr.size <= OPERATIONS, "tx_attr->size", "at most 65,536 operations are in progress")?;
@@ -271,7 +276,7 @@ impl Settled {
     fn check_receive(&mut self, attr: &ReceiveAttr) -> Result<()> {
         must(attr.caps & !RECEIVE_CAPS & !ANYWHERE == 0, "rx_attr->caps", "some are not those of receives")?;
         must(attr.op_flags & !RECEIVE_FLAGS == 0, "rx_attr->op_flags", "some are not served")?;
-        must(attr.msg_order & !ORDER == 0 && attr.comp_order == 0, "rx_attr", ORDERED)?;
+        ordered("rx_attr", attr.msg_order, attr.comp_order)?;
         must(attr.size <= OPERATIONS, "rx_attr->size", "at most 65,536 operations are in progress")?;
         must(attr.iov_limit <= PIECES, "rx_attr->iov_limit", PIECED)?;
         self.receive_flags = attr.op_flags;

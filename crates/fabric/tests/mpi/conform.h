@@ -26,7 +26,7 @@ struct test_case {
 /* Ends with a case without a name. */
 extern const struct test_case transfer_cases[], probe_cases[], mode_cases[], cancel_cases[], error_cases[], order_cases[],
     flood_cases[], persistent_cases[], collective_cases[], datatype_cases[], communicator_cases[], window_cases[],
-    thread_cases[], huge_cases[];
+    accumulate_cases[], passive_cases[], epoch_cases[], layout_cases[], thread_cases[], huge_cases[];
 
 /* Safe from several threads. */
 void check(int holds, const char *file, int line, const char *format, ...) __attribute__((format(printf, 4, 5)));
