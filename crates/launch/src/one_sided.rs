@@ -76,8 +76,8 @@ impl OneSided {
                  carries in its own shared memory (osc/sm)",
             ),
             OneSided::Messages | OneSided::Btl => Some(
-                "one-sided operations were carried by Open MPI itself (osc/sm, or a BTL of its own) and are NOT counted above. \
-                 Next: where the program has no MPI_Win_allocate_shared, --mpirun-args '--mca osc ^sm,ucx --mca btl self,ofi'",
+                "one-sided operations were carried by Open MPI itself and are NOT counted above: on one host it shares the memory of \
+                 MPI_Win_allocate. Next: MPI_Win_create in the program gives them to the engine",
             ),
             OneSided::BtlForThreads => Some(
                 "one-sided operations were carried by Open MPI itself (osc/rdma, osc/sm) and are NOT counted above. Next: where the \

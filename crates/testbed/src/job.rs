@@ -35,8 +35,6 @@ pub struct Job<'a> {
     pub carrier: Carrier<'a>,
     pub program: PathBuf,
     pub arguments: Vec<OsString>,
-    /// Options for the MPI's launcher, as of `--mpirun-args`.
-    pub options: Vec<String>,
 }
 
 /// How a job ended, what it wrote, and what its ranks reported.
@@ -54,16 +52,11 @@ pub struct Started(Running);
 
 impl<'a> Job<'a> {
     pub fn new(mpi: &'a Mpi, ranks: u32, carrier: Carrier<'a>, program: impl Into<PathBuf>) -> Job<'a> {
-        Job { mpi, ranks, carrier, program: program.into(), arguments: Vec::new(), options: Vec::new() }
+        Job { mpi, ranks, carrier, program: program.into(), arguments: Vec::new() }
     }
 
     pub fn arguments(mut self, arguments: &[&str]) -> Job<'a> {
         self.arguments.extend(arguments.iter().map(OsString::from));
-        self
-    }
-
-    pub fn options(mut self, options: &[&str]) -> Job<'a> {
-        self.options.extend(options.iter().map(|option| option.to_string()));
         self
     }
 
@@ -90,7 +83,7 @@ impl<'a> Job<'a> {
                     oversubscribe: false,
                     quiet: true,
                     report: None,
-                    options: self.options.clone(),
+                    options: Vec::new(),
                     variables,
                     program: self.program.clone().into(),
                     arguments: self.arguments.clone(),
@@ -108,7 +101,7 @@ impl<'a> Job<'a> {
                     ranks: self.ranks,
                     program: self.program.clone(),
                     arguments: self.arguments.clone(),
-                    options: self.options.clone(),
+                    options: Vec::new(),
                     variables,
                     place: Spread::Here,
                     cores: None,
