@@ -195,5 +195,8 @@ fn one_sided_operations_of_every_mpi() {
 fn one_sided_operations_over_a_bad_wire() {
     let [shm, address] = OVER_UDP;
     let over = [shm, address, ("WIRE", FAULTY)];
-    Mpi::carried(Family::Mpich).iter().chain(&Mpi::carried_elsewhere()).for_each(|mpi| one_sided(mpi, 2, &over));
+    // Open MPI keeps few operations in progress, so that each loss delays all: minutes for what takes MPICH seconds.
+    let elsewhere = Mpi::carried_elsewhere();
+    let others = elsewhere.iter().filter(|mpi| !mpi.is_open_mpi());
+    Mpi::carried(Family::Mpich).iter().chain(others).for_each(|mpi| one_sided(mpi, 2, &over));
 }
