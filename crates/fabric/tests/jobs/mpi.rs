@@ -152,8 +152,8 @@ const NOT_IN_MESSAGES: [&str; 8] = [
 ];
 
 /// Open MPI 5's osc/rdma carries out a rank's operations on its own memory without progress, so that a rank that waits for
-/// others by swaps there never serves them.
-const NOT_WITHOUT_PROGRESS: [&str; 2] = ["--except", "window/compare_and_swap"];
+/// others by swaps there never serves them. Over its own transports too it fetches wrong values from windows that are created.
+const NOT_BY_BTLS: [&str; 4] = ["--except", "window/compare_and_swap", "--except", "accumulate/every_fetch"];
 
 const ONE_SIDED: [&str; 10] =
     ["--only", "window", "--only", "accumulate", "--only", "passive", "--only", "epoch", "--only", "layout"];
@@ -168,7 +168,7 @@ fn one_sided(mpi: &Mpi, ranks: u32, settings: &[(&str, &str)]) {
         Job::new(mpi, ranks, Carrier::Engine(settings), program).arguments(&ONE_SIDED).arguments(&["--limit", "120"]);
     let job = match (mpi.is_open_mpi(), remote) {
         (false, _) => job,
-        (true, true) => job.arguments(&NOT_WITHOUT_PROGRESS),
+        (true, true) => job.arguments(&NOT_BY_BTLS),
         (true, false) => job.arguments(&NOT_IN_MESSAGES),
     };
     let ended = job.run(&place, skip::LIMIT).well(mpi);
