@@ -40,7 +40,7 @@ pub struct Domain {
     regions: Guarded<Regions>,
     /// Enabled endpoints, through which peers reach the regions; each leaves before it is freed.
     endpoints: Guarded<Vec<NonNull<Endpoint>>>,
-    _fabric: Used<Fabric>,
+    fabric: Used<Fabric>,
 }
 
 // SAFETY: it begins with a `Fid`.
@@ -115,6 +115,11 @@ impl Domain {
         let held = Held { since, _lock: (!self.single).then(lock) };
         // SAFETY: the domain is entered now.
         unsafe { *self.held.get() = Some(held) };
+    }
+
+    /// The version of the interface that the application was written for.
+    pub fn api(&self) -> u32 {
+        self.fabric.api()
     }
 
     /// Whether the application serializes its calls.
@@ -250,7 +255,7 @@ pub unsafe fn make(
         regions: Guarded::new(Regions::new(manner.basic)),
         endpoints: Guarded::new(Vec::new()),
         triggers: Triggers::default(),
-        _fabric: fabric,
+        fabric,
     };
     // SAFETY: the caller's promise.
     unsafe { object::open(domain, into) }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::abi::Signed;
 use crate::abi::constants::*;
 use crate::abi::fid::{Fid, Ops};
-use crate::abi::info::{Info, ReceiveAttr, TransmitAttr};
+use crate::abi::info::Info;
 use crate::abi::object::{EndpointOps, FidDomain, FidEndpoint};
 use crate::abi::trigger::AliasAttr;
 use crate::account::Account;
@@ -21,7 +21,7 @@ use crate::domain::Domain;
 use crate::endpoint::{Endpoint, RECEIVES, SENDS, Shell, Sources, State};
 use crate::event_queue::EventQueue;
 use crate::object::{self, Object, Used};
-use crate::refuse::{self, refused};
+use crate::refuse;
 use crate::service::{self, Service};
 use crate::shared::{SharedReceives, SharedSends};
 use crate::{atomic, datagram, handshake, offer, receive, report, rma, send};
@@ -46,16 +46,11 @@ static OPS: EndpointOps = EndpointOps {
     cancel: receive::cancel,
     getopt,
     setopt,
-    tx_ctx,
-    rx_ctx,
+    tx_ctx: refuse::tx_ctx,
+    rx_ctx: refuse::rx_ctx,
     rx_size_left: size_left,
     tx_size_left: size_left,
 };
-
-refused! {
-    tx_ctx(*mut FidEndpoint, c_int, *mut TransmitAttr, *mut *mut FidEndpoint, *mut c_void) -> c_int;
-    rx_ctx(*mut FidEndpoint, c_int, *mut ReceiveAttr, *mut *mut FidEndpoint, *mut c_void) -> c_int;
-}
 
 /// The queues grow as needed.
 pub unsafe extern "C" fn size_left(_: *mut FidEndpoint) -> Signed {
@@ -162,7 +157,8 @@ unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
                     // closed while its last acknowledgement was lost: no fault.
                     let lingered = engine.linger(SETTLE);
                     if domain.reports {
-                        report::tell(engine, domain.account.as_ref().map(Account::sums), lingered);
+                        let remote = state.remote.as_ref().map_or_else(Default::default, |remote| remote.begun);
+                        report::tell(engine, domain.account.as_ref().map(Account::sums), remote, lingered);
                     }
                     if let Some(record) = state.record.take() {
                         record.end();

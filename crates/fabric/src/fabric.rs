@@ -24,6 +24,12 @@ unsafe impl Object for Fabric {
     }
 }
 
+impl Fabric {
+    pub fn api(&self) -> u32 {
+        self.fid.api_version
+    }
+}
+
 static BASE: Ops = Ops {
     size: size_of::<Ops>(),
     close: object::close::<Fabric>,

@@ -1,16 +1,20 @@
 //! The library that loaded this provider, reached without linking to it: a program may bring its own libfabric, under any
 //! path, and the provider must use the functions of that one only.
 
-use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::sync::OnceLock;
 
-use crate::abi::constants::FI_PARAM_STRING;
+use machine::Fault;
+
+use crate::abi::constants::{FI_LOG_CORE, FI_LOG_WARN, FI_PARAM_STRING};
 use crate::abi::info::Info;
 use crate::abi::provider::Provider;
 
 type DupInfo = unsafe extern "C" fn(*const Info) -> *mut Info;
 type FreeInfo = unsafe extern "C" fn(*mut Info);
 type Version = unsafe extern "C" fn() -> u32;
+type LogEnabled = unsafe extern "C" fn(*const Provider, c_int, c_int) -> c_int;
+type Log = unsafe extern "C" fn(*const Provider, c_int, c_int, *const c_char, c_int, *const c_char, ...);
 type ParamDefine = unsafe extern "C" fn(*const Provider, *const c_char, c_int, *const c_char, ...) -> c_int;
 
 /// Functions of the library that the provider uses.
@@ -19,6 +23,7 @@ pub struct Host {
     dup_info: DupInfo,
     free_info: FreeInfo,
     param_define: Option<ParamDefine>,
+    log: Option<(LogEnabled, Log)>,
 }
 
 static HOST: OnceLock<Option<Host>> = OnceLock::new();
@@ -52,6 +57,9 @@ fn find() -> Option<Host> {
             free_info: std::mem::transmute::<*mut c_void, FreeInfo>(symbol(c"fi_freeinfo")?),
             param_define: symbol(c"fi_param_define")
                 .map(|found| std::mem::transmute::<*mut c_void, ParamDefine>(found)),
+            log: symbol(c"fi_log_enabled").zip(symbol(c"fi_log")).map(|(enabled, log)| {
+                (std::mem::transmute::<*mut c_void, LogEnabled>(enabled), std::mem::transmute::<*mut c_void, Log>(log))
+            }),
         })
     }
 }
@@ -75,6 +83,18 @@ impl Host {
         if let Some(define) = self.param_define {
             // SAFETY: the help text is a format without arguments: "%s" and the text.
             unsafe { define(provider, name.as_ptr(), FI_PARAM_STRING, c"%s".as_ptr(), help.as_ptr()) };
+        }
+    }
+
+    /// Writes to the library's log, where the user wants warnings (FI_LOG_LEVEL).
+    pub fn warn(&self, provider: &Provider, call: &CStr, fault: &Fault) {
+        let Some((enabled, log)) = self.log else { return };
+        // SAFETY: the format has one argument, a string.
+        unsafe {
+            if enabled(provider, FI_LOG_WARN, FI_LOG_CORE) != 0 {
+                let text = CString::new(fault.to_string()).unwrap_or_default();
+                log(provider, FI_LOG_WARN, FI_LOG_CORE, call.as_ptr(), 0, c"%s\n".as_ptr(), text.as_ptr());
+            }
         }
     }
 }

@@ -13,6 +13,7 @@ use crate::host::{Host, duplicate, host};
 use crate::listener::ConnectionRequest;
 use crate::offer::{self, Progress, Settled};
 use crate::parameters;
+use crate::refuse;
 use crate::service::{self, Service};
 
 pub const FABRIC: &CStr = c"plimsoll";
@@ -45,10 +46,17 @@ pub unsafe fn answer(
         if let Some(hints) = hints {
             names_fit(hints, &domain)?;
         }
-        offer::settle(api, hints, progress).map_err(|_| FI_ENODATA)?
+        offer::settle(api, hints, progress)
     };
+    let layer = flags & CORE_PROVIDERS_ONLY != 0;
+    let settled = settled.map_err(|fault| {
+        if !layer {
+            refuse::explain(c"fi_getinfo", &fault);
+        }
+        FI_ENODATA
+    })?;
     // A layer makes reliable datagram endpoints of others: ours exist already.
-    if !settled.is_reliable_datagram() && flags & CORE_PROVIDERS_ONLY != 0 {
+    if !settled.is_reliable_datagram() && layer {
         return Err(FI_ENODATA);
     }
     let (hinted_source, hinted_destination) = match hints {

@@ -85,6 +85,12 @@ impl State {
             return signed(FI_EAGAIN);
         }
         load.begun += 1;
+        remote.begun.bytes += wanted.length as u64;
+        *match wanted.action {
+            Action::Write => &mut remote.begun.writes,
+            Action::Read => &mut remote.begun.reads,
+            Action::Atomic { .. } => &mut remote.begun.atomics,
+        } += 1;
         let operation = Operation {
             context,
             peer: to,

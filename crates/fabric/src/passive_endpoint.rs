@@ -19,7 +19,7 @@ use crate::object::{self, Object, Used};
 use crate::offer::{self, Progress};
 use crate::refuse::{self, refused};
 use crate::service::{self, Service};
-use crate::{connection, endpoint_calls, parameters};
+use crate::{connection, parameters};
 
 #[repr(C)]
 pub struct PassiveEndpoint {
@@ -54,8 +54,8 @@ static OPS: EndpointOps = EndpointOps {
     cancel,
     getopt,
     setopt,
-    tx_ctx: endpoint_calls::tx_ctx,
-    rx_ctx: endpoint_calls::rx_ctx,
+    tx_ctx: refuse::tx_ctx,
+    rx_ctx: refuse::rx_ctx,
     rx_size_left: size_left,
     tx_size_left: size_left,
 };

@@ -92,7 +92,11 @@ impl State {
         }
         if let Some(record) = &mut self.record
             && record.is_due()
-            && !record.write(engine, self.domain.account.as_ref().map(Account::sums))
+            && !record.write(
+                engine,
+                self.domain.account.as_ref().map(Account::sums),
+                self.remote.as_ref().map_or_else(Default::default, |remote| remote.begun),
+            )
         {
             self.record = None;
         }

@@ -48,6 +48,12 @@ pub extern "C" fn fi_prov_ini() -> *mut Provider {
     registered.0
 }
 
+/// The provider, once libfabric has asked for it.
+pub fn registered() -> Option<&'static Provider> {
+    // SAFETY: it is never freed, and libfabric changes none but its own part of it, `context`.
+    PROVIDER.get().map(|registered| unsafe { &*registered.0 })
+}
+
 const fn env_number(text: &str) -> u32 {
     let (mut number, mut at) = (0, 0);
     while at < text.len() {

@@ -11,6 +11,7 @@ use endpoint::{Endpoint, Paths};
 
 use crate::account::Sums;
 use crate::memory::Memory;
+use crate::remote::Begun;
 use crate::report;
 
 /// Polls between two looks at the clock.
@@ -55,9 +56,9 @@ impl Record {
     /// Writes the report so far. False where there is no place for it, as on hosts without the job's folder.
     #[cold]
     #[inline(never)]
-    pub fn write(&mut self, engine: &mut Endpoint<Paths, Memory>, account: Option<Sums>) -> bool {
+    pub fn write(&mut self, engine: &mut Endpoint<Paths, Memory>, account: Option<Sums>, remote: Begun) -> bool {
         let Ok(report) = engine.report() else { return false };
-        let Ok(line) = report::line(report, account) else { return false };
+        let Ok(line) = report::line(report, account, remote) else { return false };
         // A reader finds a whole report, also where this process is killed meanwhile.
         let fresh = self.file.with_extension("fresh");
         let is_written = fs::write(&fresh, line).and_then(|()| fs::rename(&fresh, &self.file)).is_ok();

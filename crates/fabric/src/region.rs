@@ -9,9 +9,11 @@ use crate::abi::constants::*;
 use crate::abi::fid::{Fid, Ops};
 use crate::abi::info::MemoryRegionAttr;
 use crate::abi::object::FidMemoryRegion;
+use crate::abi::version;
 use crate::counter::{Counter, count};
 use crate::domain::Domain;
 use crate::object::{self, Object, Used};
+use crate::offer;
 use crate::refuse;
 
 #[repr(C)]
@@ -189,6 +191,14 @@ unsafe fn make(
     }
 }
 
+/// The interface's version in which attributes of a region name devices.
+const DEVICES: u32 = version(1, 9);
+
+/// FI_MR_DMABUF would make the list of pieces another structure, and flags of device memory ask for what is not done.
+fn registers(flags: u64) -> bool {
+    flags & !FI_RMA_EVENT == 0
+}
+
 pub unsafe extern "C" fn register(
     domain: *mut Fid,
     buffer: *const c_void,
@@ -196,10 +206,13 @@ pub unsafe extern "C" fn register(
     access: u64,
     _offset: u64,
     key: u64,
-    _flags: u64,
+    flags: u64,
     into: *mut *mut FidMemoryRegion,
     context: *mut c_void,
 ) -> c_int {
+    if !registers(flags) {
+        return -FI_EBADFLAGS;
+    }
     // SAFETY: libfabric's contract.
     unsafe { make(domain, &[Iovec { base: buffer.cast_mut(), length }], access, key, into, context) }
 }
@@ -211,10 +224,13 @@ pub unsafe extern "C" fn register_pieces(
     access: u64,
     _offset: u64,
     key: u64,
-    _flags: u64,
+    flags: u64,
     into: *mut *mut FidMemoryRegion,
     context: *mut c_void,
 ) -> c_int {
+    if !registers(flags) {
+        return -FI_EBADFLAGS;
+    }
     if pieces.is_null() || count != 1 {
         return -FI_EINVAL;
     }
@@ -225,13 +241,22 @@ pub unsafe extern "C" fn register_pieces(
 pub unsafe extern "C" fn register_with_attributes(
     domain: *mut Fid,
     attr: *const MemoryRegionAttr,
-    _flags: u64,
+    flags: u64,
     into: *mut *mut FidMemoryRegion,
 ) -> c_int {
     // SAFETY: libfabric's contract.
     unsafe {
         let Some(attr) = attr.as_ref() else { return -FI_EINVAL };
-        if attr.mr_iov.is_null() || attr.iov_count != 1 || attr.iface != 0 {
+        let knows_devices = object::of::<Domain>(domain).is_some_and(|domain| domain.api() >= DEVICES);
+        if knows_devices && attr.iface != FI_HMEM_SYSTEM {
+            let subject = format!("iface {}", attr.iface);
+            refuse::explain(c"fi_mr_regattr", &offer::no_device_memory(subject));
+            return -FI_ENOSYS;
+        }
+        if !registers(flags) {
+            return -FI_EBADFLAGS;
+        }
+        if attr.mr_iov.is_null() || attr.iov_count != 1 {
             return -FI_EINVAL;
         }
         make(domain, std::slice::from_raw_parts(attr.mr_iov, 1), attr.access, attr.requested_key, into, attr.context)

@@ -2,6 +2,7 @@
 
 use endpoint::Request;
 use machine::PeerIndex;
+use serde::Serialize;
 use slotmap::SlotMap;
 
 use crate::object::Context;
@@ -52,7 +53,18 @@ pub struct Landing {
 pub struct Remote {
     pub operations: SlotMap<Ticket, Operation>,
     pub leases: SlotMap<LeaseKey, Lease>,
+    pub begun: Begun,
     loads: Vec<Load>,
+}
+
+/// Operations that the endpoint has begun on peers' memory, for its report.
+#[derive(Default, Clone, Copy, Serialize)]
+pub struct Begun {
+    pub writes: u64,
+    pub reads: u64,
+    pub atomics: u64,
+    /// Bytes of that memory.
+    pub bytes: u64,
 }
 
 /// Operations in progress with one peer.

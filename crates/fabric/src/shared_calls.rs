@@ -9,7 +9,7 @@ use crate::abi::info::{ReceiveAttr, TransmitAttr};
 use crate::abi::object::{EndpointOps, FidDomain, FidEndpoint, FidTransmitContext};
 use crate::domain::Domain;
 use crate::endpoint::{Endpoint, State};
-use crate::endpoint_calls::{getopt, rx_ctx, setopt, size_left, tx_ctx, with_tables};
+use crate::endpoint_calls::{getopt, setopt, size_left, with_tables};
 use crate::object::{self, Used};
 use crate::refuse::{self, signed};
 use crate::shared::{SharedReceives, SharedSends};
@@ -29,8 +29,8 @@ static OPS: EndpointOps = EndpointOps {
     cancel,
     getopt,
     setopt,
-    tx_ctx,
-    rx_ctx,
+    tx_ctx: refuse::tx_ctx,
+    rx_ctx: refuse::rx_ctx,
     rx_size_left: size_left,
     tx_size_left: size_left,
 };

@@ -74,7 +74,7 @@ static DOMAIN: DomainOps = DomainOps {
     av_open: address_vector::open,
     cq_open: completion_queue::open,
     endpoint: endpoint_calls::open,
-    scalable_ep,
+    scalable_ep: refuse::scalable_ep,
     cntr_open: counter::open,
     poll_open: poll_set::open,
     stx_ctx: shared_calls::open_sends,
@@ -92,7 +92,6 @@ static REGIONS: MemoryRegionOps = MemoryRegionOps {
 };
 
 refused! {
-    scalable_ep(*mut FidDomain, *mut Info, *mut *mut FidEndpoint, *mut c_void) -> c_int;
     query_collective(*mut FidDomain, c_int, *mut c_void, u64) -> c_int;
 }
 

@@ -287,7 +287,7 @@ fn declarations_agree_with_the_headers() {
          #include <rdma/fi_atomic.h>\n#include <rdma/fi_cm.h>\n#include <rdma/fi_domain.h>\n\
          #include <rdma/fi_endpoint.h>\n#include <rdma/fi_eq.h>\n#include <rdma/fi_rma.h>\n#include <rdma/fi_tagged.h>\n\
          #include <rdma/fi_trigger.h>\n\
-         #include <rdma/providers/fi_prov.h>\nint main(void) {\n",
+         #include <rdma/providers/fi_log.h>\n#include <rdma/providers/fi_prov.h>\nint main(void) {\n",
     );
     for question in &questions {
         writeln!(program, "printf(\"%llu\\n\", (unsigned long long)({}));", question.c).unwrap();

@@ -125,10 +125,23 @@ fn capabilities_asked_for_are_granted_and_others_are_not() {
         ("FI_MSG|FI_MULTI_RECV|FI_LOCAL_COMM|FI_REMOTE_COMM", true),
         ("FI_MSG|FI_RMA|FI_ATOMIC|FI_TRIGGER", true),
         ("FI_MSG|FI_MULTICAST", false),
-        ("FI_MSG|FI_HMEM", false),
     ] {
         let Some(output) = info(&["-p", "plimsoll", "-c", caps], &[]) else { return };
         assert_eq!(output.status.success(), granted, "{caps}: {}", text(&output.stdout));
+    }
+}
+
+#[test]
+fn why_hints_are_refused_is_told_to_who_asks() {
+    let asked = ["-p", "plimsoll", "-c", "FI_MSG|FI_HMEM"];
+    for (set, told_of) in [(&[("FI_LOG_LEVEL", "warn")][..], 1), (&[], 0)] {
+        let Some(output) = info(&asked, set) else { return };
+        let told = text(&output.stderr);
+        assert!(!output.status.success(), "{}", text(&output.stdout));
+        let lines =
+            told.lines().filter(|line| line.contains("plimsoll") && line.contains("FI_HMEM")).collect::<Vec<_>>();
+        assert_eq!(lines.len(), told_of, "{told}");
+        assert!(lines.iter().all(|line| line.contains("fi_getinfo") && line.contains(" Next: ")), "{told}");
     }
 }
 

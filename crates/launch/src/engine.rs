@@ -85,7 +85,12 @@ impl Engine {
             ]),
             // Ranks of one host use the engine too, not MPICH's own shared memory.
             Family::Mpich => variables([("MPIR_CVAR_CH4_NETMOD", "ofi"), ("MPIR_CVAR_NOLOCAL", "1")]),
-            Family::IntelMpi => variables([("I_MPI_FABRICS", "ofi"), ("I_MPI_OFI_PROVIDER", "plimsoll")]),
+            Family::IntelMpi => variables([
+                ("I_MPI_FABRICS", "ofi"),
+                ("I_MPI_OFI_PROVIDER", "plimsoll"),
+                // Its use of the provider's atomics needs an order that is not offered; without, they are messages.
+                ("MPIR_CVAR_CH4_OFI_ENABLE_ATOMICS", "0"),
+            ]),
         });
         all
     }

@@ -191,10 +191,12 @@ impl Installation {
     }
 
     fn in_folder(folder: &Path, wanted: Option<Family>) -> Result<Option<Installation>> {
-        let names = match wanted {
+        let mut names = match wanted {
             Some(family) => family.launchers().to_vec(),
             None => [Family::OpenMpi, Family::Mpich].iter().flat_map(|family| family.launchers()).copied().collect(),
         };
+        // Names of one MPI first: Intel's `mpirun` is a script that may answer for the mpiexec.hydra of PATH.
+        names.sort_by_key(|name| !name.contains('.'));
         for path in names.into_iter().map(|name| folder.join(name)).filter(|path| path.is_file()) {
             let found = Installation::by_launcher(&path)?;
             let fits = |found: &Installation| wanted.is_none_or(|family| family.is_like(found.family));
@@ -352,6 +354,21 @@ mod tests {
         let line = crate::command_line::CommandLine::read(&[launcher.clone().into_os_string(), "true".into()]);
         assert_eq!((&line.launcher, line.silent.as_ref()), (&None, Some(&launcher)));
         assert!(line.answered().is_err());
+    }
+
+    /// Intel's `mpirun` without its environment starts the mpiexec.hydra of PATH.
+    #[test]
+    fn a_launcher_with_a_name_of_its_own_is_asked_first() {
+        let folder = tempfile::tempdir().unwrap();
+        let bin = folder.path().join("bin");
+        fs::create_dir(&bin).unwrap();
+        let intel = "Intel(R) MPI Library for Linux* OS, Version 2021.19.0 Build 1";
+        for (name, says) in [("mpirun", HYDRA), ("mpiexec", intel), ("mpiexec.hydra", intel)] {
+            fs::write(bin.join(format!("{name}.said")), says).unwrap();
+            skip::program(&bin.join(name), &format!("#!/bin/sh\ncat {}\n", bin.join(format!("{name}.said")).display()));
+        }
+        let found = Installation::at(folder.path()).unwrap();
+        assert_eq!((found.family, found.launcher), (Family::IntelMpi, bin.join("mpiexec.hydra")));
     }
 
     #[test]

@@ -7,6 +7,7 @@ use crate::Variables;
 use crate::elf;
 use crate::family::Family;
 use crate::installation::Installation;
+use crate::report::Remote;
 
 /// Parameter of Open MPI 4: beside which MTLs osc/pt2pt, which sends messages, goes before osc/rdma, which uses BTLs.
 const BESIDE: &str = "osc_rdma_mtls";
@@ -18,10 +19,10 @@ pub enum OneSided {
     Unnoted,
     /// Open MPI's osc/pt2pt carries them in messages, but for windows in shared memory.
     Messages,
-    /// Open MPI's osc/rdma carries them over BTLs: it has no osc/pt2pt from version 5 on.
-    PastFrom5,
-    /// As before: osc/pt2pt refuses MPI_THREAD_MULTIPLE, which the program may ask for.
-    PastForThreads,
+    /// Open MPI's osc/rdma carries them over a BTL, which may be btl/ofi, hence the provider; version 5 has nothing else.
+    Btl,
+    /// The same in version 4, whose osc/pt2pt refuses MPI_THREAD_MULTIPLE, for which the program may ask.
+    BtlForThreads,
 }
 
 impl OneSided {
@@ -47,9 +48,9 @@ impl OneSided {
         let windows = ["MPI_Win_create", "MPI_Win_allocate", "MPI_Win_create_dynamic"].into_iter().any(calls);
         match () {
             () if !windows => OneSided::Unnoted,
-            () if version > 4 => OneSided::PastFrom5,
+            () if version > 4 => OneSided::Btl,
             () if calls("MPI_Init") && !calls("MPI_Init_thread") && !multiple => OneSided::Messages,
-            () => OneSided::PastForThreads,
+            () => OneSided::BtlForThreads,
         }
     }
 
@@ -61,24 +62,24 @@ impl OneSided {
         }
     }
 
-    /// Whether they go past the engine.
-    pub fn is_past(self) -> bool {
-        matches!(self, OneSided::PastFrom5 | OneSided::PastForThreads)
+    /// Whether they went past the engine, where the provider counted `remote` operations.
+    pub fn is_past(self, remote: Remote) -> bool {
+        matches!(self, OneSided::Btl | OneSided::BtlForThreads) && remote.is_none()
     }
 
     /// A sentence for the report.
-    pub fn note(self) -> Option<&'static str> {
+    pub fn note(self, remote: Remote) -> Option<&'static str> {
         match self {
             OneSided::Unnoted => None,
-            OneSided::Messages => Some(
+            OneSided::Messages | OneSided::Btl | OneSided::BtlForThreads if !self.is_past(remote) => Some(
                 "one-sided operations are counted above, but for those on windows of one host by MPI_Win_allocate, which Open MPI \
                  carries in its own shared memory (osc/sm)",
             ),
-            OneSided::PastFrom5 => Some(
-                "one-sided operations were carried by Open MPI itself (osc/rdma, osc/sm) and are NOT counted above: this version has \
-                 no other means",
+            OneSided::Messages | OneSided::Btl => Some(
+                "one-sided operations were carried by Open MPI itself and are NOT counted above: on one host it shares the memory of \
+                 MPI_Win_allocate. Next: MPI_Win_create in the program gives them to the engine",
             ),
-            OneSided::PastForThreads => Some(
+            OneSided::BtlForThreads => Some(
                 "one-sided operations were carried by Open MPI itself (osc/rdma, osc/sm) and are NOT counted above. Next: where the \
                  program does not ask for MPI_THREAD_MULTIPLE, --mpirun-args '--mca osc_rdma_mtls ofi'",
             ),
@@ -102,16 +103,20 @@ mod tests {
             (4, "mpi_init_ mpi_win_allocate_ mpi_put_", false, OneSided::Messages),
             (4, "mpi_init_f08_ mpi_win_create_f08_", false, OneSided::Messages),
             (4, "PMPI_Init PMPI_Win_create_dynamic", false, OneSided::Messages),
-            (4, "MPI_Init MPI_Win_create", true, OneSided::PastForThreads),
-            (4, "MPI_Init MPI_Init_thread MPI_Win_create", false, OneSided::PastForThreads),
+            (4, "MPI_Init MPI_Win_create", true, OneSided::BtlForThreads),
+            (4, "MPI_Init MPI_Init_thread MPI_Win_create", false, OneSided::BtlForThreads),
             // A library may initialize the MPI.
-            (4, "MPI_Win_allocate", false, OneSided::PastForThreads),
-            (5, "MPI_Init MPI_Win_create", false, OneSided::PastFrom5),
+            (4, "MPI_Win_allocate", false, OneSided::BtlForThreads),
+            (5, "MPI_Init MPI_Win_create", false, OneSided::Btl),
         ] {
             let found = of(version, calls, multiple);
             assert_eq!(found, expected, "{version} {calls} {multiple}");
             assert_eq!(found.variables().len(), usize::from(found == OneSided::Messages));
-            assert_eq!(found.is_past(), found.note().is_some_and(|note| note.contains("NOT counted")));
+            for remote in [Remote::default(), Remote { reads: 1, ..Remote::default() }] {
+                let says = found.note(remote).is_some_and(|note| note.contains("NOT counted"));
+                assert_eq!(found.is_past(remote), says);
+                assert!(remote.is_none() || !says, "what was counted did not go past");
+            }
         }
     }
 }

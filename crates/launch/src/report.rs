@@ -17,6 +17,8 @@ pub struct Report {
     pub rank: Option<u32>,
     pub host: String,
     pub process: u32,
+    /// Version of the libfabric that loaded the provider.
+    pub libfabric: Option<String>,
     /// The requested placement, and the actual one.
     pub asked: String,
     pub ran: String,
@@ -24,6 +26,7 @@ pub struct Report {
     /// Turns of the loop on the engine's own core.
     pub engine_turns: Option<u64>,
     pub counters: Counters,
+    pub remote: Remote,
     pub semantics: Semantics,
     /// Time of the emulated adapter, with queue pairs and where requested.
     pub adapter: Option<AdapterTime>,
@@ -58,6 +61,23 @@ pub struct Counters {
     pub single_copies: u64,
     /// Single copies that failed; the bytes then came in packets.
     pub reads_refused: u64,
+}
+
+/// Operations on peers' memory that a rank has begun by the provider's calls for them, as MPIs do for one-sided operations.
+/// They travel in messages of the ports.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Remote {
+    pub writes: u64,
+    pub reads: u64,
+    pub atomics: u64,
+    pub bytes: u64,
+}
+
+impl Remote {
+    pub fn is_none(&self) -> bool {
+        self.writes + self.reads + self.atomics == 0
+    }
 }
 
 /// Traffic of one port.
@@ -146,6 +166,16 @@ impl Reports {
         all.collect()
     }
 
+    /// Remote operations of all endpoints.
+    pub fn remote(&self) -> Remote {
+        self.endpoints.iter().map(|report| report.remote).fold(Remote::default(), |sum, more| Remote {
+            writes: sum.writes + more.writes,
+            reads: sum.reads + more.reads,
+            atomics: sum.atomics + more.atomics,
+            bytes: sum.bytes + more.bytes,
+        })
+    }
+
     /// Whether any port carried a packet.
     pub fn carried(&self) -> bool {
         self.endpoints.iter().flat_map(|report| &report.ports).any(|port| !port.is_idle())
@@ -193,7 +223,7 @@ mod tests {
     #[test]
     fn reports_are_sorted_and_what_is_damaged_is_counted() {
         let lines = [
-            r#"{"rank":1,"process":11,"host":"a","ports":[{"port":"shm","packets_received":4}],"news":true}"#,
+            r#"{"rank":1,"process":11,"host":"a","ports":[{"port":"shm","packets_received":4}],"remote":{"writes":2,"bytes":16},"news":true}"#,
             r#"{"rank":0,"process":10,"host":"a"}"#,
             r#"{"rank":0,"process":10,"host":"a","ports":[{"port":"shm","packets_received":3,"peers":1}]}"#,
             r#"{"rank":2,"process""#,
@@ -203,5 +233,7 @@ mod tests {
         assert_eq!((reports.damaged, reports.ranks(), reports.carried()), (1, 2, true));
         assert_eq!(reports.sums()["shm"].packets_received, 7);
         assert_eq!(reports.account_nanoseconds(), None);
+        assert_eq!(reports.remote(), Remote { writes: 2, bytes: 16, ..Remote::default() });
+        assert!(reports.endpoints[0].remote.is_none() && !reports.remote().is_none());
     }
 }

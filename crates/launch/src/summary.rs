@@ -42,7 +42,7 @@ fn ended(code: u8) -> String {
 pub fn page(subject: &Subject, reports: &Reports, width: usize) -> String {
     let (reported, ranks) = (reports.ranks(), count::of(subject.ranks.into(), "rank"));
     let mut page = match reported >= subject.ranks as usize {
-        true if subject.one_sided.is_past() => {
+        true if subject.one_sided.is_past(reports.remote()) => {
             format!("plimsoll carried its messages, NOT its one-sided operations: {ranks} under {}\n", subject.mpi)
         }
         true => format!("plimsoll carried it: {ranks} under {}\n", subject.mpi),
@@ -75,7 +75,7 @@ pub fn page(subject: &Subject, reports: &Reports, width: usize) -> String {
         let lines = count::of(reports.damaged as u64, "report line");
         notes.push(format!("{lines} came mixed or cut: sums are too small"));
     }
-    notes.extend(subject.one_sided.note().map(str::to_owned));
+    notes.extend(subject.one_sided.note(reports.remote()).map(str::to_owned));
     notes.extend(evidence(reports));
     notes.extend(stretched(reports));
     notes.extend(divided(reports));
@@ -165,6 +165,9 @@ fn evidence(reports: &Reports) -> Vec<String> {
             ("messages copied once out of the sender's memory", Some(report.counters.single_copies)),
             ("such copies refused", Some(report.counters.reads_refused)),
             ("packets retransmitted", Some(report.counters.retransmitted)),
+            ("remote writes", Some(report.remote.writes)),
+            ("remote reads", Some(report.remote.reads)),
+            ("remote atomics", Some(report.remote.atomics)),
             ("duplicates dropped", Some(report.counters.duplicates)),
             ("malformed packets dropped", Some(report.counters.malformed)),
         ];
@@ -285,7 +288,7 @@ mod tests {
 
     const RANK_0: &str = r#"{"rank":0,"host":"plimsoll-a","process":10,"asked":"core:1","ran":"core:1","engine_turns":1000,
         "ports":[{"port":"shm","peers":1,"packets_sent":1200,"bytes_sent":9600,"packets_received":1100,"bytes_received":8800,
-        "bytes_fetched":2097152},{"port":"udp","peers":0}],"counters":{"single_copies":2,"packets_sent":7},"notes":[]}"#;
+        "bytes_fetched":2097152},{"port":"udp","peers":0}],"counters":{"single_copies":2,"packets_sent":7},"remote":{"writes":5,"bytes":40},"notes":[]}"#;
     const RANK_1: &str = r#"{"rank":1,"host":"plimsoll-b","process":11,"asked":"core:1","ran":"app","engine_turns":500,
         "ports":[{"port":"shm","peers":1,"packets_sent":1100,"bytes_sent":8800,"packets_received":1200,"bytes_received":9600},
         {"port":"udp","peers":1,"packets_sent":3,"bytes_sent":300}],"counters":{"retransmitted":1},
@@ -301,7 +304,7 @@ plimsoll carried it: 2 ranks under Open MPI 4.1.4
                               udp       1            3    300 B           0      0 B      0 B
  sum                          shm       2        2,300  17.97 KiB       2,300  17.97 KiB  2 MiB
                               udp       1            3    300 B           0      0 B      0 B
-  evidence: messages copied once out of the sender's memory 2, packets retransmitted 1, turns of the engine's core 1,500
+  evidence: messages copied once out of the sender's memory 2, packets retransmitted 1, remote writes 5, turns of the engine's core 1,500
   rank 1: asked for core:1, ran at app
   rank 1: core 1 is needed by others: the engine runs in the caller
 ";
@@ -339,11 +342,14 @@ plimsoll carried it: 2 ranks under Open MPI 4.1.4
 
     #[test]
     fn what_went_past_the_engine_is_said_first() {
-        let told = |one_sided| page(&Subject { one_sided, ..subject() }, &reports(&[RANK_0, RANK_1]), 100);
-        let past = told(OneSided::PastFrom5);
+        let mut all = reports(&[RANK_0, RANK_1]);
+        let told = |all: &Reports, one_sided| page(&Subject { one_sided, ..subject() }, all, 100);
+        assert!(told(&all, OneSided::Btl).starts_with("plimsoll carried it: 2 ranks"), "it counted remote writes");
+        all.endpoints[0].remote = Default::default();
+        let past = told(&all, OneSided::Btl);
         assert!(past.starts_with("plimsoll carried its messages, NOT its one-sided operations: 2 ranks"), "{past}");
         assert!(past.contains("  one-sided operations were carried by Open MPI itself"), "{past}");
-        assert!(told(OneSided::Messages).starts_with("plimsoll carried it: 2 ranks"));
+        assert!(told(&all, OneSided::Messages).starts_with("plimsoll carried it: 2 ranks"));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use rounds::statistics::{median, median_interval};
 use machine::Probe;
 
 use super::block::{Block, Measured};
-use super::pattern::Task;
+use super::pattern::{Pattern, Task};
 
 /// Median and 95 % interval; `None` if never measured.
 pub fn value(measured: &Measured, task: &Task) -> Option<Estimate> {
@@ -57,6 +57,12 @@ pub fn ratio(of: &Measured, peer: &Measured, task: &Task) -> Option<Estimate> {
     over(of, peer, task).interval()
 }
 
+/// The rate of two threads of each rank over that of one, start by start; `None` where no start had both.
+pub fn threads_over_one(of: &Measured, threads: &Task) -> Option<Estimate> {
+    let one = Task { pattern: Pattern::Rate, ..*threads };
+    median_interval(&of.series.values(|block| Some(block.of(threads)?.value / block.of(&one)?.value)))
+}
+
 /// [`ratio`] of the rounds on near cores, and of those on far ones; `None` if the cores did not move.
 pub fn ratios_by_place(of: &Measured, peer: &Measured, task: &Task) -> Option<[Option<Estimate>; 2]> {
     let probes = |taken: &Taken<Block>| Some(taken.block.of(task)?.probes(taken.probes));
@@ -76,7 +82,6 @@ pub(super) mod tests {
 
     use super::super::block::{Block, Outcome};
     use super::super::contender::{Contender, Hosts, Seats};
-    use super::super::pattern::Pattern;
     use super::super::result::Figures;
     use super::*;
 
@@ -127,6 +132,20 @@ pub(super) mod tests {
         assert_eq!(value(&all[0], &LATENCY).unwrap().middle, 200.0);
         let more = difference(best, &all[0], &LATENCY).unwrap();
         assert_eq!((more.middle, more.samples), (200.0, 3), "{more:?}");
+    }
+
+    #[test]
+    fn two_threads_are_compared_with_one_of_the_same_start() {
+        let one = Task { pattern: Pattern::Rate, ..LATENCY };
+        let threads = Task { pattern: Pattern::RateOfThreads, ..LATENCY };
+        let mut of = measured(engine(), one, &[100.0, 200.0, 400.0]);
+        assert_eq!(threads_over_one(&of, &threads), None);
+        for (taken, value) in of.series.blocks.iter_mut().zip([50.0, 80.0, 240.0]) {
+            let outcome = taken.block.outcomes[0].clone();
+            taken.block.outcomes.push(Outcome { task: threads, value, ..outcome });
+        }
+        let ratio = threads_over_one(&of, &threads).unwrap();
+        assert_eq!((ratio.middle, ratio.samples), (0.5, 3), "{ratio:?}");
     }
 
     #[test]

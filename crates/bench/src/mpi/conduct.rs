@@ -33,13 +33,18 @@ impl Plan {
     pub fn starts(&self) -> usize {
         let contenders: usize = self.places.iter().map(|(_, contenders)| contenders.len()).sum();
         let timed =
-            self.places.iter().flat_map(|(seats, all)| all.iter().map(|one| self.tasks_of(*seats, one).count()));
+            self.places.iter().flat_map(|(seats, all)| all.iter().map(|one| self.timed_tasks_of(*seats, one).count()));
         contenders * self.rounds as usize + timed.sum::<usize>() * self.accounted_rounds as usize
     }
 
     fn tasks_of(&self, seats: Seats, contender: &Contender) -> impl Iterator<Item = Task> {
         let wanted = move |task: &Task| !self.targets || targets::has(seats.hosts, task);
         self.tasks.iter().copied().filter(move |task| contender.can(&seats, task) && wanted(task))
+    }
+
+    /// Those whose MPI calls are timed.
+    fn timed_tasks_of(&self, seats: Seats, contender: &Contender) -> impl Iterator<Item = Task> {
+        self.tasks_of(seats, contender).filter(|task| task.pattern.is_divisible())
     }
 }
 
@@ -94,9 +99,9 @@ pub fn conduct(bench: &mut Bench, plan: &Plan) -> (Vec<Measured>, Result<()>) {
         let able: Vec<usize> = (0..all.len()).filter(|&nth| !all[nth].series.blocks.is_empty()).collect();
         let of_able = of_places().enumerate().filter(|(nth, _)| able.contains(nth)).map(|(_, start)| start);
         runner.starts = of_able
-            .flat_map(|(seats, one)| plan.tasks_of(seats, one).map(move |task| (seats, one, vec![task])))
+            .flat_map(|(seats, one)| plan.timed_tasks_of(seats, one).map(move |task| (seats, one, vec![task])))
             .collect();
-        let tasks = |of: &Measured| plan.tasks_of(of.seats, &of.contender).count();
+        let tasks = |of: &Measured| plan.timed_tasks_of(of.seats, &of.contender).count();
         let of: Vec<usize> = able.iter().flat_map(|&nth| vec![nth; tasks(&all[nth])]).collect();
         runner.accounted = true;
         let mut first = 0;

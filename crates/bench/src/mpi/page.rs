@@ -11,7 +11,7 @@ use rounds::nearness;
 use rounds::statistics::median;
 
 use super::block::{Block, Measured, Outcome};
-use super::comparison::{best, difference, ratio, value};
+use super::comparison::{best, difference, ratio, threads_over_one, value};
 use super::contender::{Hosts, Seats};
 use super::pattern::{Pattern, Task};
 use super::split::{self, Split};
@@ -30,6 +30,7 @@ pub fn page(heading: &str, all: &[Measured], tasks: &[Task], notes: &[String], w
         };
         let tasks: Vec<Task> = tasks.iter().copied().filter(|task| seats.hosts.can(task) && !elsewhere(task)).collect();
         page += &values(&here, &tasks, width);
+        page += &threads(&here, &tasks);
         let split = splits(&here, &tasks, width);
         if !split.is_empty() {
             page += &format!("\nCPU of each rank in ns a message, MPI calls timed\n{split}");
@@ -128,6 +129,19 @@ fn values(here: &[&Measured], tasks: &[Task], width: usize) -> String {
         }
     }
     table.text(width)
+}
+
+/// What a second thread of each rank gains, both rates at MPI_THREAD_MULTIPLE.
+fn threads(here: &[&Measured], tasks: &[Task]) -> String {
+    let mut text = String::new();
+    for task in tasks.iter().filter(|task| task.pattern == Pattern::RateOfThreads) {
+        let over = |of: &&Measured| Some(format!("{} {}", of.contender, threads_over_one(of, task)?.ratio(2, "x")));
+        let all: Vec<String> = here.iter().filter_map(over).collect();
+        if !all.is_empty() {
+            text += &format!("{} rate of two threads a rank over that of one: {}\n", task.size, all.join(", "));
+        }
+    }
+    text
 }
 
 /// Comparison with `peer`: the ratio, or the difference of shares.

@@ -23,6 +23,8 @@ machine::named! {
         ColdBandwidth = "cold-bandwidth",
         /// Windows of messages one way; messages per second.
         Rate = "rate",
+        /// The same by two threads of each rank, both counted.
+        RateOfThreads = "rate-of-threads",
         /// Computing while a border is exchanged; ns per step.
         Exchange = "exchange",
         /// Transfers both ways while rank 0 computes for as long and rank 1 waits; the share that computing hides.
@@ -45,7 +47,10 @@ pub fn rate(a_second: f64) -> String {
 
 impl Pattern {
     pub fn more_is_better(self) -> bool {
-        matches!(self, Pattern::Bandwidth | Pattern::ColdBandwidth | Pattern::Rate | Pattern::Overlap)
+        matches!(
+            self,
+            Pattern::Bandwidth | Pattern::ColdBandwidth | Pattern::Rate | Pattern::RateOfThreads | Pattern::Overlap
+        )
     }
 
     /// Whether all ranks take part, however many; other patterns are of two.
@@ -53,10 +58,16 @@ impl Pattern {
         matches!(self, Pattern::Ring | Pattern::Barrier | Pattern::AllToAll | Pattern::AllReduce)
     }
 
+    /// Whether its MPI calls can be timed: those of two threads overlap.
+    pub fn is_divisible(self) -> bool {
+        self != Pattern::RateOfThreads
+    }
+
     /// Messages of one round, in both directions; of more than two ranks those of one rank.
     pub fn messages(self) -> u64 {
         match self {
             Pattern::Bandwidth | Pattern::ColdBandwidth | Pattern::Rate => WINDOW,
+            Pattern::RateOfThreads => 2 * WINDOW,
             _ => 2,
         }
     }
@@ -70,7 +81,7 @@ impl Pattern {
                 let (transfer, computing) = (figures.transfer as f64, figures.computing as f64);
                 ((transfer + computing - elapsed / rounds.max(1.0)) / transfer.max(1.0)).clamp(0.001, 1.0)
             }
-            Pattern::Rate => rounds * WINDOW as f64 / elapsed * 1e9,
+            Pattern::Rate | Pattern::RateOfThreads => rounds * self.messages() as f64 / elapsed * 1e9,
             Pattern::Bandwidth | Pattern::ColdBandwidth => rounds * WINDOW as f64 * size.0 as f64 / elapsed * 1e9,
             _ => elapsed / rounds.max(1.0),
         }
@@ -81,7 +92,7 @@ impl Pattern {
         match self {
             Pattern::Overlap => format!("{:.0} %", value * 100.0),
             Pattern::Bandwidth | Pattern::ColdBandwidth => BytesPerSecond(value).to_string(),
-            Pattern::Rate => rate(value),
+            Pattern::Rate | Pattern::RateOfThreads => rate(value),
             _ => figure::nanoseconds(value),
         }
     }
@@ -91,7 +102,7 @@ impl Pattern {
         match self {
             Pattern::Latency => &[8, 4096],
             Pattern::Bandwidth | Pattern::ColdBandwidth => &[1 << 20],
-            Pattern::Rate => &[8],
+            Pattern::Rate | Pattern::RateOfThreads => &[8],
             Pattern::Exchange => &[8192],
             Pattern::Overlap => &[64 << 10, 1 << 20],
             Pattern::Ring => &[1024],
@@ -123,6 +134,9 @@ impl fmt::Display for Task {
             return f.pad("barrier");
         }
         let works = if self.receiver == Receiver::Works { ", the receiver works" } else { "" };
+        if self.pattern == Pattern::RateOfThreads {
+            return f.pad(&format!("{} rate of two threads", self.size));
+        }
         f.pad(&format!("{} {}{works}", self.size, self.pattern))
     }
 }
@@ -136,6 +150,7 @@ mod tests {
         let figures = |rounds, elapsed| Figures { rounds, elapsed, ..Figures::default() };
         assert_eq!(Pattern::Latency.value(Bytes(8), &figures(1000, 300_000)), 150.0);
         assert_eq!(Pattern::Rate.value(Bytes(8), &figures(1000, 1_000_000_000)), 64_000.0);
+        assert_eq!(Pattern::RateOfThreads.value(Bytes(8), &figures(1000, 1_000_000_000)), 128_000.0);
         assert_eq!(Pattern::Bandwidth.value(Bytes(1 << 20), &figures(1, 1_000_000_000)), 64.0 * 1048576.0);
         assert_eq!(Pattern::Exchange.quantity(Pattern::Exchange.value(Bytes(8), &figures(10, 50_000))), "5 us");
         let beside = Figures { transfer: 100, computing: 100, ..figures(10, 1250) };

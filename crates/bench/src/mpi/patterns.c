@@ -4,13 +4,15 @@
  *
  * Of two ranks each pins itself to its core; more share both. `barrier`, `ring`, `alltoall` and `allreduce` are of all ranks, the others of two. Before and after each timed part rank 0 writes a line to the pipe CONTROL.out and
  * waits for a byte from CONTROL.in, so that whoever counts on this machine counts that part and nothing else. Results go
- * the same way. With ACCOUNT 1 the time inside every MPI call is taken; it costs two readings of the clock a call. With PROBE 1 two ranks
+ * the same way. `rate-of-threads` has two threads a rank, each with a communicator and windows of its own; a start with it asks for
+ * MPI_THREAD_MULTIPLE. The second thread runs where the kernel puts it. With ACCOUNT 1 the time inside every MPI call is taken; it costs two readings of the clock a call. With PROBE 1 two ranks
  * of one machine probe before and after each timed part how near their cores are.
  */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
 #include <mpi.h>
+#include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdint.h>
@@ -30,7 +32,12 @@ enum { FIRST_TASK = 6, WINDOW = 64, ANSWER = 9, LATENCY_TAG = 1, WINDOW_TAG = 2,
  * `cold-bandwidth` walk through COLD, which no cache of a core's own holds. */
 static const size_t APART = 4u << 20, COLD = 64u << 20;
 
+static const char THREADS[] = "rate-of-threads";
+
 static int rank, ranks, account;
+/* The cores of the process before its ranks pin themselves. */
+static cpu_set_t *all_cores;
+enum { MOST_CORES = 8192 };
 static uint64_t calls, ticks_in_calls, ticks_in_all_calls, first_tick, first_nanosecond;
 static int counted; /* whether ticks are the processor's */
 static int control_out = -1, control_in = -1;
@@ -120,6 +127,8 @@ struct work {
     uint64_t *field; /* numbers that are computed on between exchanges */
     size_t words;
     uint64_t passes;          /* passes of computing in a round of `overlap` */
+    MPI_Comm comm;            /* of windows */
+    struct work *second;      /* windows of the second thread */
     uint64_t alone[2];        /* ns of such a round without the computing, and without the transfer */
 };
 
@@ -184,19 +193,43 @@ static void windows(struct work *work, uint64_t rounds)
             for (int j = 0; j < count; j++) {
                 places[j] = next_of(work);
                 if (rank == 0)
-                    CALL(MPI_Isend(work->out + places[j], size, MPI_CHAR, 1, WINDOW_TAG, MPI_COMM_WORLD, &requests[j]));
+                    CALL(MPI_Isend(work->out + places[j], size, MPI_CHAR, 1, WINDOW_TAG, work->comm, &requests[j]));
                 else
-                    CALL(MPI_Irecv(work->in + places[j], size, MPI_CHAR, 0, WINDOW_TAG, MPI_COMM_WORLD, &requests[j]));
+                    CALL(MPI_Irecv(work->in + places[j], size, MPI_CHAR, 0, WINDOW_TAG, work->comm, &requests[j]));
             }
             CALL(MPI_Waitall(count, requests, MPI_STATUSES_IGNORE));
             for (int j = 0; rank == 1 && work->works && j < count; j++)
                 use(work->in + places[j], work->size);
         }
         if (rank == 0)
-            CALL(MPI_Recv(&answer, 1, MPI_INT, 1, ANSWER, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+            CALL(MPI_Recv(&answer, 1, MPI_INT, 1, ANSWER, work->comm, MPI_STATUS_IGNORE));
         else
-            CALL(MPI_Send(&answer, 1, MPI_INT, 0, ANSWER, MPI_COMM_WORLD));
+            CALL(MPI_Send(&answer, 1, MPI_INT, 0, ANSWER, work->comm));
     }
+}
+
+struct lane {
+    struct work *work;
+    uint64_t rounds;
+};
+
+static void *lane(void *argument)
+{
+    struct lane *lane = argument;
+    if (sched_setaffinity(0, CPU_ALLOC_SIZE(MOST_CORES), all_cores) != 0)
+        die("the cores of the second thread");
+    windows(lane->work, lane->rounds);
+    return NULL;
+}
+
+static void of_threads(struct work *work, uint64_t rounds)
+{
+    struct lane second = {work->second, rounds};
+    pthread_t thread;
+    if ((errno = pthread_create(&thread, NULL, lane, &second)) != 0)
+        die("a second thread");
+    windows(work, rounds);
+    pthread_join(thread, NULL);
 }
 
 /* A step of a simulation: computes, then swaps a border with the other rank. */
@@ -261,6 +294,8 @@ static void run(struct work *work, uint64_t rounds)
 {
     if (strcmp(work->pattern, "latency") == 0)
         ping_pong(work, rounds);
+    else if (strcmp(work->pattern, THREADS) == 0)
+        of_threads(work, rounds);
     else if (strcmp(work->pattern, "exchange") == 0)
         exchange(work, rounds);
     else if (strcmp(work->pattern, "overlap") == 0)
@@ -416,8 +451,9 @@ static void pin(const char *cores)
     /* A cpu_set_t holds 1,024 cores. */
     cpu_set_t *set = CPU_ALLOC(most + 1);
     size_t size = CPU_ALLOC_SIZE(most + 1);
-    if (set == NULL)
-        die("memory");
+    all_cores = CPU_ALLOC(MOST_CORES);
+    if (set == NULL || all_cores == NULL || sched_getaffinity(0, CPU_ALLOC_SIZE(MOST_CORES), all_cores) != 0)
+        die("cores");
     CPU_ZERO_S(size, set);
     CPU_SET_S(core, size, set);
     if (ranks > 2)
@@ -436,11 +472,19 @@ static void pin(const char *cores)
 int main(int argc, char **argv)
 {
     char line[512], path[4096];
-    MPI_Init(&argc, &argv);
+    int wanted = MPI_THREAD_SINGLE, level;
+    for (int nth = FIRST_TASK; nth < argc; nth++)
+        if (strncmp(argv[nth], THREADS, sizeof THREADS - 1) == 0)
+            wanted = MPI_THREAD_MULTIPLE;
+    MPI_Init_thread(&argc, &argv, wanted, &level);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &ranks);
     if (ranks < 2 || argc < FIRST_TASK) {
         fprintf(stderr, "usage: two ranks or more of patterns CONTROL CORE,CORE MILLISECONDS ACCOUNT PROBE PATTERN:SIZE:RECEIVER ...\n");
+        MPI_Abort(MPI_COMM_WORLD, 2);
+    }
+    if (level < wanted) {
+        fprintf(stderr, "patterns: this MPI gives no MPI_THREAD_MULTIPLE\n");
         MPI_Abort(MPI_COMM_WORLD, 2);
     }
     pin(argv[2]);
@@ -473,6 +517,14 @@ int main(int argc, char **argv)
         size_t of_all = (size_t)ranks * work.size;
         work.out = memory(work.span > of_all ? work.span : of_all);
         work.in = memory(work.span > of_all ? work.span : of_all);
+        work.comm = MPI_COMM_WORLD;
+        struct work second = work;
+        if (strcmp(work.pattern, THREADS) == 0) {
+            second.out = memory(work.span);
+            second.in = memory(work.span);
+            MPI_Comm_dup(MPI_COMM_WORLD, &second.comm);
+            work.second = &second;
+        }
         work.words = 4096;
         work.field = (uint64_t *)memory(work.words * sizeof *work.field);
         if (strcmp(work.pattern, "overlap") == 0)
@@ -502,6 +554,11 @@ int main(int argc, char **argv)
             tell(line);
         }
         free(all);
+        if (work.second != NULL) {
+            free(second.out);
+            free(second.in);
+            MPI_Comm_free(&second.comm);
+        }
         free(work.out);
         free(work.in);
         free(work.field);

@@ -25,7 +25,7 @@ impl Program {
         std::fs::write(&source, code).map_err(|e| Fault::because("folder for a program", e, "free space in TMPDIR"))?;
         let program = Program { folder, name };
         let output = Command::new(&compiler)
-            .args(["-O2", "-o"])
+            .args(["-O2", "-pthread", "-o"])
             .arg(program.path())
             .arg(&source)
             .stdin(Stdio::null())

@@ -37,6 +37,7 @@ constants! { FLAGS: u64;
     FI_COMMIT_COMPLETE = 1 << 30,
     FI_MATCH_COMPLETE = 1 << 31,
     FI_AV_USER_ID = 1 << 41,
+    FI_HMEM = 1 << 47,
     FI_LOCAL_COMM = 1 << 51,
     FI_REMOTE_COMM = 1 << 52,
     FI_RMA_EVENT = 1 << 56,
@@ -139,6 +140,9 @@ constants! { ENUMERATIONS: c_int;
     FI_OPT_MIN_MULTI_RECV = 0,
     FI_OPT_CM_DATA_SIZE = 1,
     FI_PARAM_STRING = 0,
+    FI_LOG_WARN = 0,
+    FI_LOG_CORE = 0,
+    FI_HMEM_SYSTEM = 0,
     FI_MR_BASIC = 1,
     FI_MR_SCALABLE = 2,
 }

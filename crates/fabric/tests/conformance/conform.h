@@ -50,7 +50,8 @@ struct test_case {
     void (*run)(void);
 };
 extern const struct test_case object_cases[], transfer_cases[], matching_cases[], peek_cases[], multi_receive_cases[],
-    completion_cases[], load_cases[], remote_cases[], shared_cases[], connection_cases[], datagram_cases[], trigger_cases[], work_cases[];
+    completion_cases[], load_cases[], remote_cases[], shared_cases[], connection_cases[], datagram_cases[], trigger_cases[], work_cases[],
+    refusal_cases[];
 
 extern int side; /* 0 or 1 */
 extern const char *provider;

@@ -42,7 +42,7 @@ static const struct group {
     {"load", load_cases},             {"remote", remote_cases},
     {"shared", shared_cases},         {"connection", connection_cases},
     {"datagram", datagram_cases},     {"trigger", trigger_cases},
-    {"trigger", work_cases},
+    {"trigger", work_cases},          {"refusal", refusal_cases},
 };
 
 void check(int holds, const char *file, int line, const char *format, ...) {

@@ -34,6 +34,23 @@ fn the_api_in_shared_memory() {
     conformance(&[], &[]);
 }
 
+/// Calls that ask for what is not served say at libfabric's log level `warn` why, and what to do instead.
+#[test]
+fn refusals_say_why() {
+    let place = Place::new();
+    let Some(program) = program(&place, "conformance") else { return };
+    let mut command = place.libfabric(program, &[]);
+    command.args(["plimsoll", "--only", "refusal"]).env("FI_LOG_LEVEL", "warn");
+    let ended = place.run(&mut command, skip::LIMIT).well("conformance");
+    judge(&ended.out, &ended.errors);
+    for call in ["fi_getinfo():", "fi_mr_regattr():", "fi_scalable_ep():", "fi_tx_context():", "fi_rx_context():"] {
+        let mut lines =
+            ended.errors.lines().filter(|line| line.contains("plimsoll:") && line.contains(call)).peekable();
+        assert!(lines.peek().is_some(), "{call}: {}", ended.errors);
+        assert!(lines.all(|line| line.contains(" Next: ")), "{call}: {}", ended.errors);
+    }
+}
+
 /// In a user namespace without users the kernel names all users alike, and refuses their numbers.
 #[test]
 fn users_without_numbers() {

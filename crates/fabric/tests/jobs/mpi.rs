@@ -9,9 +9,20 @@ use super::sources;
 /// Cases that fail over every provider, by a mistake of the MPI itself.
 fn not_ours(mpi: &Mpi) -> &'static [&'static str] {
     match mpi.installation.family {
-        // Open MPI 4.1's pml cm takes the bytes of a persistent buffered send only once, when the request is made.
+        // Open MPI 4.1's pml cm takes the bytes of a persistent buffered send only once, when the request is made. Its osc/rdma,
+        // also over its own transports, fetches too little into a layout with gaps, and crashes in swaps on allocated windows.
+        Family::OpenMpi if mpi.installation.major() == 4 => &[
+            "--except",
+            "persistent/buffered_and_ready",
+            "--except",
+            "accumulate/with_gaps",
+            "--except",
+            "accumulate/every_swap",
+        ],
         Family::OpenMpi => &["--except", "persistent/buffered_and_ready"],
-        Family::Mpich | Family::IntelMpi => &[],
+        // Its MPI_WTIME_IS_GLOBAL is true, and its ranks' clocks differ, also over its own shared memory.
+        Family::IntelMpi => &["--except", "collective/barrier"],
+        Family::Mpich => &[],
     }
 }
 
@@ -98,15 +109,94 @@ fn mpis_elsewhere_over_a_bad_wire() {
     Mpi::carried_elsewhere().iter().for_each(over_a_bad_wire);
 }
 
+/// Whether the MPI carries one-sided operations by the provider's calls for remote memory; Open MPI 4 sends messages for them.
+fn has_remote_calls(mpi: &Mpi) -> bool {
+    !(mpi.is_open_mpi() && mpi.installation.major() == 4)
+}
+
 /// The program calls MPI_Init, so that Open MPI 4 can be had to carry its windows in messages.
-#[test]
-fn open_mpi_4_puts_by_the_engine() {
-    let Some(mpi) = Mpi::carried(Family::OpenMpi).filter(|mpi| mpi.installation.major() == 4) else { return };
+fn puts_by_the_engine(mpi: &Mpi) {
     let place = Place::new();
     let program = mpi.compile(&place, &sources("mpi-put"), "put");
-    let ended = Job::new(&mpi, 2, Carrier::Engine(&[]), program).run(&place, skip::LIMIT).well(&mpi);
+    let ended = Job::new(mpi, 2, Carrier::Engine(&[]), program).run(&place, skip::LIMIT).well(mpi);
     let told = format!("{mpi}: {}", ended.told());
     assert!(ended.out.contains("put 6553600 B"), "{told}");
     let shm = ended.port("shm");
     assert!(shm.bytes_sent + shm.bytes_fetched >= 2 * 6_553_600, "{told}");
+    let remote = ended.reports.remote();
+    assert_eq!(remote.is_none(), !has_remote_calls(mpi), "{told}");
+    assert!(remote.is_none() || remote.writes >= 200 && remote.bytes >= 2 * 6_553_600, "{told}");
+}
+
+#[test]
+fn open_mpi_puts_by_the_engine() {
+    Mpi::carried(Family::OpenMpi).iter().for_each(puts_by_the_engine);
+}
+
+#[test]
+fn other_mpis_put_by_the_engine() {
+    Mpi::carried(Family::Mpich).iter().chain(&Mpi::carried_elsewhere()).for_each(puts_by_the_engine);
+}
+
+/// Cases that fail in Open MPI 4.1's osc/pt2pt: also over its own transports it carries out accumulates of one origin out of
+/// order, and over pml cm it sends a piece that does not begin at a layout's address 0 from there. It wants one thread.
+const NOT_IN_MESSAGES: [&str; 8] = [
+    "--except",
+    "accumulate/in_order",
+    "--except",
+    "accumulate/by_request",
+    "--except",
+    "layout/drawn_gets",
+    "--except",
+    "passive/from_threads",
+];
+
+/// Open MPI 5's osc/rdma carries out a rank's operations on its own memory without progress, so that a rank that waits for
+/// others by swaps there never serves them. Over its own transports too it fetches wrong values from windows that are created.
+const NOT_BY_BTLS: [&str; 4] = ["--except", "window/compare_and_swap", "--except", "accumulate/every_fetch"];
+
+const ONE_SIDED: [&str; 10] =
+    ["--only", "window", "--only", "accumulate", "--only", "passive", "--only", "epoch", "--only", "layout"];
+
+/// Every window goes by the engine: none is memory that the MPI allocates and may share itself.
+fn one_sided(mpi: &Mpi, ranks: u32, settings: &[(&str, &str)]) {
+    let place = Place::new();
+    let remote = has_remote_calls(mpi);
+    let flags: &[&str] = if remote { &["-DCREATED"] } else { &["-DCREATED", "-DONE_THREAD"] };
+    let program = place.compile(&mpi.compiler, &sources("mpi"), "one-sided", flags);
+    let job =
+        Job::new(mpi, ranks, Carrier::Engine(settings), program).arguments(&ONE_SIDED).arguments(&["--limit", "120"]);
+    let job = match (mpi.is_open_mpi(), remote) {
+        (false, _) => job,
+        (true, true) => job.arguments(&NOT_BY_BTLS),
+        (true, false) => job.arguments(&NOT_IN_MESSAGES),
+    };
+    let ended = job.run(&place, skip::LIMIT).well(mpi);
+    let counted = ended.reports.remote();
+    let told = format!("{mpi}: {counted:?} {}", ended.told());
+    judge(&ended.out, &told);
+    match remote {
+        true => assert!(counted.writes > 70_000 && counted.reads > 8_000 && counted.atomics > 1_000, "{told}"),
+        false => assert!(counted.is_none() && ended.port("shm").packets_sent > 10_000, "{told}"),
+    }
+}
+
+#[test]
+#[ignore = "make check"]
+fn one_sided_operations_of_every_mpi() {
+    for mpi in Mpi::all_carried() {
+        one_sided(&mpi, 2, &[]);
+        one_sided(&mpi, 3, &[]);
+    }
+}
+
+#[test]
+#[ignore = "make check"]
+fn one_sided_operations_over_a_bad_wire() {
+    let [shm, address] = OVER_UDP;
+    let over = [shm, address, ("WIRE", FAULTY)];
+    // Open MPI keeps few operations in progress, so that each loss delays all: minutes for what takes MPICH seconds.
+    let elsewhere = Mpi::carried_elsewhere();
+    let others = elsewhere.iter().filter(|mpi| !mpi.is_open_mpi());
+    Mpi::carried(Family::Mpich).iter().chain(others).for_each(|mpi| one_sided(mpi, 2, &over));
 }

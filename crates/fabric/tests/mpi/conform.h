@@ -26,7 +26,7 @@ struct test_case {
 /* Ends with a case without a name. */
 extern const struct test_case transfer_cases[], probe_cases[], mode_cases[], cancel_cases[], error_cases[], order_cases[],
     flood_cases[], persistent_cases[], collective_cases[], datatype_cases[], communicator_cases[], window_cases[],
-    thread_cases[], huge_cases[];
+    accumulate_cases[], passive_cases[], epoch_cases[], layout_cases[], thread_cases[], huge_cases[];
 
 /* Safe from several threads. */
 void check(int holds, const char *file, int line, const char *format, ...) __attribute__((format(printf, 4, 5)));
@@ -59,6 +59,15 @@ void rest(unsigned milliseconds);
 /* Rank 0 and rank 1 exchange messages, the others wait for the case to end. */
 static inline int apart(void) { return test.rank > 1; }
 static inline int other(void) { return 1 - test.rank; }
+
+#ifdef CREATED /* MPIs carry windows of one host in shared memory where they allocate it themselves. */
+static inline int allocated(MPI_Aint size, int unit, MPI_Info info, MPI_Comm comm, void *base, MPI_Win *window) {
+    void *block = memory((size_t)size);
+    memcpy(base, &block, sizeof block);
+    return MPI_Win_create(block, size, unit, info, comm, window);
+}
+#define MPI_Win_allocate allocated
+#endif
 
 /* An empty message each way: both ranks have come here. */
 static inline void meet(int peer) {

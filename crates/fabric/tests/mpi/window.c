@@ -217,29 +217,6 @@ static void post_start_complete_wait(void) {
     MPI_Win_free(&window);
 }
 
-static void with_gaps(void) {
-    int next = (test.rank + 1) % test.size, previous = (test.rank + test.size - 1) % test.size, bad = 0;
-    enum { ROWS = 200, COLUMNS = 30 };
-    static int grid[ROWS][COLUMNS], column[ROWS];
-    MPI_Datatype type;
-    MPI_Win window;
-    MPI_Type_vector(ROWS, 1, COLUMNS, MPI_INT, &type);
-    MPI_Type_commit(&type);
-    for (int r = 0; r < ROWS; r++) {
-        column[r] = test.rank * 1000 + r;
-        for (int c = 0; c < COLUMNS; c++) grid[r][c] = -5;
-    }
-    MPI_Win_create(grid, sizeof grid, sizeof(int), MPI_INFO_NULL, test.comm, &window);
-    MPI_Win_fence(0, window);
-    MPI_Put(column, ROWS, MPI_INT, next, 4, 1, type, window);
-    MPI_Win_fence(0, window);
-    for (int r = 0; r < ROWS; r++)
-        for (int c = 0; c < COLUMNS; c++) bad += grid[r][c] != (c == 4 ? previous * 1000 + r : -5);
-    CHECK_EQUAL(bad, 0);
-    MPI_Win_free(&window);
-    MPI_Type_free(&type);
-}
-
 /* Memory that is attached after the window was made, addressed absolutely. */
 static void attached_later(void) {
     enum { LENGTH = 1000 };
@@ -278,7 +255,6 @@ const struct test_case window_cases[] = {
     {"exclusive_lock", exclusive_lock, 0},
     {"requests_and_flush", requests_and_flush, 0},
     {"post_start_complete_wait", post_start_complete_wait, 0},
-    {"with_gaps", with_gaps, 0},
     {"attached_later", attached_later, 0},
     {NULL, NULL, 0},
 };

@@ -17,8 +17,9 @@ use super::measuring::{Measuring, two};
 #[derive(clap::Args)]
 pub struct Arguments {
     /// Tasks, each with :SIZE, or without for its usual sizes. Of two ranks: latency, bandwidth, cold-bandwidth (through 64 MiB
-    /// at either end), rate (window of 64), exchange (compute, then swap a border) and overlap (the share of a transfer that
-    /// rank 0's computing hides); of 4, 8 and 32 ranks that share two cores: ring, barrier, alltoall and allreduce
+    /// at either end), rate (window of 64), rate-of-threads (the same by two threads of each rank, at MPI_THREAD_MULTIPLE),
+    /// exchange (compute, then swap a border) and overlap (the share of a transfer that rank 0's computing hides); of 4, 8 and
+    /// 32 ranks that share two cores: ring, barrier, alltoall and allreduce
     #[arg(long, value_name = "TASK,..", value_delimiter = ',', value_parser = tasks)]
     tasks: Vec<Tasks>,
     /// Measure only the targets of the libfabric provider: ratios to MPI's best own transport, and whether they are met
