@@ -155,8 +155,8 @@ const NOT_IN_MESSAGES: [&str; 8] = [
 /// others by swaps there never serves them. Over its own transports too it fetches wrong values from windows that are created.
 const NOT_BY_BTLS: [&str; 4] = ["--except", "window/compare_and_swap", "--except", "accumulate/every_fetch"];
 
-const ONE_SIDED: [&str; 10] =
-    ["--only", "window", "--only", "accumulate", "--only", "passive", "--only", "epoch", "--only", "layout"];
+/// Groups of one-sided operations.
+pub const ONE_SIDED: [&str; 5] = ["window", "accumulate", "passive", "epoch", "layout"];
 
 /// Every window goes by the engine: none is memory that the MPI allocates and may share itself.
 fn one_sided(mpi: &Mpi, ranks: u32, settings: &[(&str, &str)]) {
@@ -164,8 +164,9 @@ fn one_sided(mpi: &Mpi, ranks: u32, settings: &[(&str, &str)]) {
     let remote = has_remote_calls(mpi);
     let flags: &[&str] = if remote { &["-DCREATED"] } else { &["-DCREATED", "-DONE_THREAD"] };
     let program = place.compile(&mpi.compiler, &sources("mpi"), "one-sided", flags);
-    let job =
-        Job::new(mpi, ranks, Carrier::Engine(settings), program).arguments(&ONE_SIDED).arguments(&["--limit", "120"]);
+    let job = Job::new(mpi, ranks, Carrier::Engine(settings), program)
+        .arguments(&ONE_SIDED.map(|group| ["--only", group]).concat());
+    let job = job.arguments(&["--limit", "120"]);
     let job = match (mpi.is_open_mpi(), remote) {
         (false, _) => job,
         (true, true) => job.arguments(&NOT_BY_BTLS),
