@@ -13,7 +13,7 @@ use crate::tag::{Envelope, Label};
 use crate::unexpected::Unexpected;
 use crate::wire::{self, Packet, Sequencing};
 
-/// Takes messages as they come. A trait, since a closure cannot be compiled into each of its callers.
+/// Takes messages as they come. A trait, since inlining cannot be forced on a closure.
 pub trait Take<B> {
     /// Told of a receive that ends: its context, the message and its buffer. If it returns true, that is all: nothing
     /// completes, and the buffer is dropped.
