@@ -61,7 +61,7 @@ fn the_mtu_is_the_routes_and_full_packets_pass_whole() {
             assert_eq!((counters.unsendable, counters.segmentation_refused), (0, 0), "{counters:?}");
             if a.features().segmentation {
                 assert_eq!(counters.segmented_sent, 31, "{counters:?}");
-                assert!(counters.send_calls <= 3, "{counters:?}");
+                assert!(counters.send_calls * 5 <= 31, "{counters:?}");
             }
         };
         check(&|host| lab.address(host), v4);

@@ -79,7 +79,7 @@ impl Peer {
 
 /// A UDP socket as a [`Port`]: unordered, unreliable, never blocks.
 ///
-/// Packets are kept until [`Port::flush`] or until about half a mebibyte waits. A packet that was taken is not dropped
+/// Packets are kept until [`Port::flush`] or until 64 KiB wait. A packet that was taken is not dropped
 /// while its peer can be reached: a full socket buffer keeps packets waiting and makes [`Port::send`] say `Full`.
 pub struct UdpPort {
     socket: OwnedFd,

@@ -22,8 +22,10 @@ const MAX_MESSAGES: usize = 64;
 const MAX_PIECES: usize = 1024;
 /// Bytes of heads: few enough for the second-level cache, enough for seven of the largest datagrams.
 pub(super) const ARENA: usize = 512 << 10;
-/// Most bytes of a long message that wait to be sent together: the peer receives them while the rest is made.
-const WAITING_MOST: usize = 128 << 10;
+/// Most bytes that wait to be sent together: the peer receives them while the next are made. Packets whose bodies their maker
+/// keeps are long, and two of them go together.
+const WAITING_MOST: usize = 64 << 10;
+const BODIES_MOST: usize = 128 << 10;
 /// Errors of earlier packets that one message may meet before it is given up.
 const MOST_ERRORS: u32 = 4;
 
@@ -144,7 +146,8 @@ impl SendQueue {
     /// Room for the head of a packet to `peer`, or `None` until [`Self::transmit`] has made some.
     pub fn stage(&mut self, index: PeerIndex, peer: &Peer, packet: &Packet) -> Option<&mut [u8]> {
         let length = packet.length();
-        let much = self.waiting > 0 && self.waiting + length > WAITING_MOST && packet.body.is_some();
+        let most = if packet.body.is_some() { BODIES_MOST } else { WAITING_MOST };
+        let much = self.waiting > 0 && self.waiting + length > most;
         if ARENA - self.used < packet.head || self.pieces.len() + 2 > MAX_PIECES || much {
             return None;
         }
