@@ -12,8 +12,6 @@ use crate::report::Reports;
 
 /// Parameter of Open MPI 4: beside which MTLs osc/pt2pt, which sends messages, goes before osc/rdma, which uses BTLs.
 const BESIDE: &str = "osc_rdma_mtls";
-/// Parameter of Open MPI: the BTLs that osc/rdma takes first.
-const BTLS: &str = "osc_rdma_btls";
 
 /// The means that carry operations on a program's windows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,9 +25,9 @@ pub enum OneSided {
     /// Open MPI 4's osc/pt2pt carries them in messages, but for windows in shared memory: all of one host, where the program
     /// has none but `allocated` ones.
     Messages { allocated: bool },
-    /// Open MPI's osc/rdma carries them over btl/ofi, hence the provider.
+    /// Open MPI 5's osc/rdma carries them over btl/ofi, hence the provider.
     Remote,
-    /// Open MPI 4's osc/rdma carries them over BTLs of its own.
+    /// Open MPI 4's osc/rdma carries them over BTLs of its own on one host. Between hosts it has none, and osc/pt2pt has them.
     Past,
 }
 
@@ -46,9 +44,6 @@ struct Names {
     /// Whether a datatype can begin at another place than 0. Where it is one piece, a persistent send of pml/cm reads it from
     /// 0, and osc/pt2pt sends so.
     displaced: bool,
-    /// Whether a rank can wait for others by looking into its own memory, during which btl/ofi would not serve them, or swap
-    /// there, where osc/rdma then crashes.
-    own_memory: bool,
 }
 
 impl Names {
@@ -60,16 +55,14 @@ impl Names {
         };
         let names: BTreeSet<String> = called.iter().filter_map(name).collect();
         let has = |name: &str| names.contains(name);
-        let displaces =
-            |name: &&str| ["indexed", "struct", "subarray", "darray"].iter().any(|kind| name.contains(kind));
+        let displaces = |name: &str| ["indexed", "struct", "subarray", "darray"].iter().any(|kind| name.contains(kind));
         let created = has("win_create") || has("win_create_dynamic");
         Names {
             any: !names.is_empty(),
             windows: created || has("win_allocate"),
             created,
             threads: has("init_thread") || !has("init"),
-            displaced: names.iter().filter_map(|name| name.strip_prefix("type_")).any(|name| displaces(&name)),
-            own_memory: ["win_lock", "win_lock_all", "compare_and_swap"].into_iter().any(has),
+            displaced: names.iter().filter_map(|name| name.strip_prefix("type_")).any(displaces),
         }
     }
 }
@@ -81,7 +74,7 @@ impl OneSided {
             return OneSided::Unnoted;
         }
         let called = std::fs::read(program).ok().and_then(|file| elf::called(&file)).unwrap_or_default();
-        let asked = options.iter().any(|word| ["osc", "btl", BESIDE, BTLS].contains(&word.as_str()));
+        let asked = options.iter().any(|word| ["osc", "btl", BESIDE, "osc_rdma_btls"].contains(&word.as_str()));
         let multiple = std::env::var_os("OMPI_MPI_THREAD_LEVEL").is_some();
         OneSided::by_names(installation.major(), &called, asked, multiple)
     }
@@ -94,17 +87,14 @@ impl OneSided {
             () if !names.any => OneSided::Unseen,
             () if version > 4 => OneSided::Remote,
             () if !names.threads && !multiple && !names.displaced => OneSided::Messages { allocated: !names.created },
-            () if !names.own_memory => OneSided::Remote,
             () => OneSided::Past,
         }
     }
 
-    /// Variables that have the engine carry them under Open MPI of that major version; 5 takes btl/ofi by itself.
-    pub fn variables(self, version: u32) -> Variables {
-        let set = |name: &str, value: &str| (format!("OMPI_MCA_{name}"), value.into());
+    /// Variables that have the engine carry them.
+    pub fn variables(self) -> Variables {
         match self {
-            OneSided::Messages { .. } => vec![set(BESIDE, "ofi")],
-            OneSided::Remote if version < 5 => vec![set("btl", "self,ofi"), set(BTLS, "ofi")],
+            OneSided::Messages { .. } => vec![(format!("OMPI_MCA_{BESIDE}"), "ofi".into())],
             _ => Variables::new(),
         }
     }
@@ -115,7 +105,8 @@ impl OneSided {
         match self {
             OneSided::Unnoted | OneSided::Unseen | OneSided::Asked => false,
             OneSided::Messages { allocated } => allocated && hosts.len() < 2,
-            OneSided::Remote | OneSided::Past => reports.remote().is_none(),
+            OneSided::Past => reports.remote().is_none() && hosts.len() < 2,
+            OneSided::Remote => reports.remote().is_none(),
         }
     }
 
@@ -125,15 +116,15 @@ impl OneSided {
         Some(match self {
             OneSided::Unnoted => return None,
             OneSided::Unseen if !counted => {
-                "one-sided operations, if the program has any, were carried by Open MPI itself (osc/rdma, osc/sm) and are NOT \
-                 counted above: its file names no function of MPI by which to choose"
+                "one-sided operations, if the program has any, are NOT counted above where Open MPI carried them itself (osc/rdma, \
+                 osc/sm), as it then does on one host: its file names no function of MPI by which to choose"
             }
             OneSided::Asked if !counted => {
                 "one-sided operations went as --mpirun-args says; those that Open MPI carried itself are not counted above"
             }
-            OneSided::Past if !counted => {
+            OneSided::Past if self.is_past(reports) => {
                 "one-sided operations were carried by Open MPI itself (osc/rdma, osc/sm) and are NOT counted above. Next: where no \
-                 rank waits in a loop for what others write into its own memory, or swaps there, --mpirun-args '--mca btl self,ofi --mca \
+                 rank waits for others by looking into its own memory, or swaps there, --mpirun-args '--mca btl ^uct,openib --mca \
                  osc_rdma_btls ofi' gives them to the engine"
             }
             _ if self.is_past(reports) => {
@@ -172,24 +163,21 @@ mod tests {
             ("mpi_init_ mpi_win_allocate_ mpi_win_create_ mpi_put_", CREATED),
             ("mpi_init_f08_ mpi_win_create_f08_", CREATED),
             ("PMPI_Init PMPI_Win_create_dynamic", CREATED),
-            ("MPI_Init MPI_Init_thread MPI_Win_create MPI_Win_fence", OneSided::Remote),
-            ("MPI_Init MPI_Init_thread MPI_Win_create MPI_Win_lock_all", OneSided::Past),
-            ("MPI_Init_thread MPI_Win_create MPI_Win_fence MPI_Compare_and_swap", OneSided::Past),
+            ("MPI_Init MPI_Init_thread MPI_Win_create MPI_Win_fence", OneSided::Past),
             // A library may initialize the MPI.
             ("MPI_Win_allocate MPI_Win_lock", OneSided::Past),
-            ("MPI_Init MPI_Win_create MPI_Type_create_subarray", OneSided::Remote),
+            ("MPI_Init MPI_Win_create MPI_Type_create_subarray", OneSided::Past),
             ("mpi_init_ mpi_win_create_ mpi_win_lock_ mpi_type_create_hindexed_", OneSided::Past),
         ] {
             let found = of(4, called);
             assert_eq!(found, expected, "{called}");
-            let chosen = matches!(found, OneSided::Messages { .. } | OneSided::Remote);
-            assert_eq!(!found.variables(4).is_empty(), chosen, "{called}");
+            let messages = matches!(found, OneSided::Messages { .. });
+            assert_eq!(!found.variables().is_empty(), messages, "{called}");
         }
         let called = ["MPI_Init".to_owned(), "MPI_Win_create".to_owned()];
-        assert_eq!(OneSided::by_names(4, &called, false, true), OneSided::Remote);
+        assert_eq!(OneSided::by_names(4, &called, false, true), OneSided::Past);
         assert_eq!(OneSided::by_names(4, &called, true, false), OneSided::Asked);
         assert_eq!(of(5, "MPI_Init_thread MPI_Win_create MPI_Win_lock"), OneSided::Remote);
-        assert!(OneSided::Remote.variables(5).is_empty() && OneSided::Asked.variables(4).is_empty());
     }
 
     #[test]
@@ -207,7 +195,7 @@ mod tests {
             (CREATED, [false; 3]),
             (ALLOCATED, [true, false, true]),
             (OneSided::Remote, [true, true, false]),
-            (OneSided::Past, [true, true, false]),
+            (OneSided::Past, [true, false, false]),
         ] {
             for (reports, past) in [&silent, &between, &counted].into_iter().zip(past) {
                 assert_eq!(means.is_past(reports), past, "{means:?}");

@@ -173,8 +173,7 @@ impl<'a> Session<'a> {
                 engine::check_semantics(semantics, &placement, dilation)?;
                 let engine = Engine { placement, network, semantics, dilation, account };
                 let mut variables = engine.variables(&installation, &provider, &request.command);
-                let one_sided = OneSided::of(&installation, &program, &request.options);
-                variables.extend(one_sided.variables(installation.major()));
+                variables.extend(OneSided::of(&installation, &program, &request.options).variables());
                 variables
             }
         };

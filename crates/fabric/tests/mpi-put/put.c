@@ -9,12 +9,7 @@ int main(int count, char **arguments) {
     static char target[LENGTH], source[LENGTH];
     int rank, ranks, bad = 0;
     MPI_Win window;
-#ifdef THREADS
-    int level;
-    MPI_Init_thread(&count, &arguments, MPI_THREAD_MULTIPLE, &level);
-#else
     MPI_Init(&count, &arguments);
-#endif
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &ranks);
     MPI_Win_create(target, LENGTH, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &window);
