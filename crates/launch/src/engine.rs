@@ -82,6 +82,13 @@ impl Engine {
                 // osc/ucx carries one-sided operations past the engine. Without a device, the osc/ucx of Open MPI 5.0 prints
                 // an error for every window.
                 ("OMPI_MCA_osc", "^ucx"),
+                // Of several receives of a window, osc/pt2pt processes a later one within an earlier one, where that waits:
+                // accumulates of one origin are then out of order.
+                ("OMPI_MCA_osc_pt2pt_receive_count", "1"),
+                // By a BTL's atomics osc/rdma fetches wrong values of 4 bytes, and compares signed numbers as unsigned ones.
+                ("OMPI_MCA_osc_rdma_acc_use_amo", "0"),
+                // osc/sm (100) has windows of one host before osc/rdma, whose swaps crash there in 4.1.
+                ("OMPI_MCA_osc_rdma_priority", "99"),
             ]),
             // Ranks of one host use the engine too, not MPICH's own shared memory.
             Family::Mpich => variables([("MPIR_CVAR_CH4_NETMOD", "ofi"), ("MPIR_CVAR_NOLOCAL", "1")]),

@@ -42,7 +42,7 @@ fn ended(code: u8) -> String {
 pub fn page(subject: &Subject, reports: &Reports, width: usize) -> String {
     let (reported, ranks) = (reports.ranks(), count::of(subject.ranks.into(), "rank"));
     let mut page = match reported >= subject.ranks as usize {
-        true if subject.one_sided.is_past(reports.remote()) => {
+        true if subject.one_sided.is_past(reports) => {
             format!("plimsoll carried its messages, NOT its one-sided operations: {ranks} under {}\n", subject.mpi)
         }
         true => format!("plimsoll carried it: {ranks} under {}\n", subject.mpi),
@@ -75,7 +75,7 @@ pub fn page(subject: &Subject, reports: &Reports, width: usize) -> String {
         let lines = count::of(reports.damaged as u64, "report line");
         notes.push(format!("{lines} came mixed or cut: sums are too small"));
     }
-    notes.extend(subject.one_sided.note(reports.remote()).map(str::to_owned));
+    notes.extend(subject.one_sided.note(reports).map(str::to_owned));
     notes.extend(evidence(reports));
     notes.extend(stretched(reports));
     notes.extend(divided(reports));
@@ -344,12 +344,12 @@ plimsoll carried it: 2 ranks under Open MPI 4.1.4
     fn what_went_past_the_engine_is_said_first() {
         let mut all = reports(&[RANK_0, RANK_1]);
         let told = |all: &Reports, one_sided| page(&Subject { one_sided, ..subject() }, all, 100);
-        assert!(told(&all, OneSided::Btl).starts_with("plimsoll carried it: 2 ranks"), "it counted remote writes");
+        assert!(told(&all, OneSided::Remote).starts_with("plimsoll carried it: 2 ranks"), "it counted remote writes");
         all.endpoints[0].remote = Default::default();
-        let past = told(&all, OneSided::Btl);
+        let past = told(&all, OneSided::Remote);
         assert!(past.starts_with("plimsoll carried its messages, NOT its one-sided operations: 2 ranks"), "{past}");
         assert!(past.contains("  one-sided operations were carried by Open MPI itself"), "{past}");
-        assert!(told(&all, OneSided::Messages).starts_with("plimsoll carried it: 2 ranks"));
+        assert!(told(&all, OneSided::Messages { allocated: false }).starts_with("plimsoll carried it: 2 ranks"));
     }
 
     #[test]

@@ -208,6 +208,7 @@ static void in_order(void) {
     MPI_Win_free(&window);
 }
 
+#ifndef IN_MESSAGES
 /* Every third element of one side, blocks of the other. */
 static void with_gaps(void) {
     enum { ELEMENTS = 600, ROOM = 3 * ELEMENTS };
@@ -244,6 +245,7 @@ static void with_gaps(void) {
     MPI_Type_free(&thirds);
     MPI_Type_free(&pieces);
 }
+#endif
 
 /* Longer than any packet, from all to all at once. */
 static void long_sums(void) {
@@ -331,7 +333,9 @@ const struct test_case accumulate_cases[] = {
     {"every_fetch", every_fetch, 0},
     {"every_swap", every_swap, 0},
     {"in_order", in_order, 0},
+#ifndef IN_MESSAGES
     {"with_gaps", with_gaps, 0},
+#endif
     {"long_sums", long_sums, 0},
     {"contended", contended, 0},
     {"by_request", by_request, 0},

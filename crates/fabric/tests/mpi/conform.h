@@ -28,6 +28,14 @@ extern const struct test_case transfer_cases[], probe_cases[], mode_cases[], can
     flood_cases[], persistent_cases[], collective_cases[], datatype_cases[], communicator_cases[], window_cases[],
     accumulate_cases[], passive_cases[], epoch_cases[], layout_cases[], thread_cases[], huge_cases[];
 
+/* Without threads and without datatypes that begin elsewhere than at 0, whose files are left out, Open MPI 4.1 can carry one-sided
+ * operations in messages. */
+#ifdef IN_MESSAGES
+#pragma weak datatype_cases
+#pragma weak layout_cases
+#pragma weak huge_cases
+#endif
+
 /* Safe from several threads. */
 void check(int holds, const char *file, int line, const char *format, ...) __attribute__((format(printf, 4, 5)));
 #define CHECK(condition) check((condition) != 0, __FILE__, __LINE__, "%s", #condition)

@@ -163,13 +163,13 @@ int main(int count, char **arguments) {
     }
     if (list) {
         for (size_t g = 0; g < sizeof GROUPS / sizeof *GROUPS; g++)
-            for (const struct test_case *c = GROUPS[g].cases; c->name; c++) printf("%s/%s\n", GROUPS[g].name, c->name);
-        for (const struct test_case *c = HUGE.cases; c->name; c++) printf("%s/%s\n", HUGE.name, c->name);
+            for (const struct test_case *c = GROUPS[g].cases; c && c->name; c++) printf("%s/%s\n", GROUPS[g].name, c->name);
+        for (const struct test_case *c = HUGE.cases; c && c->name; c++) printf("%s/%s\n", HUGE.name, c->name);
         return 0;
     }
     signal(SIGALRM, too_long);
     alarm(limit);
-#ifdef ONE_THREAD /* Open MPI 4.1 then has the provider carry one-sided operations. */
+#ifdef IN_MESSAGES
     level = MPI_THREAD_SINGLE;
     MPI_Init(&count, &arguments);
 #else
