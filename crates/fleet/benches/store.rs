@@ -16,7 +16,8 @@ fn summary(number: u64, random: &mut Random) -> Summary {
     // A few programs have most of the jobs.
     let program = (PROGRAMS as f64 * random.unit().powi(4)) as usize;
     let gain = 0.1 * (program % 7) as f64 / 7.0;
-    let lever = |lever| Gain { lever, share: (0.5 * gain, gain + 0.01 * random.clone().unit()) };
+    let more = 0.01 * random.unit();
+    let lever = |lever| Gain { lever, share: (0.5 * gain, gain + more) };
     Summary {
         version: VERSION,
         job: Job { cluster: "centre".into(), id: number, array: None, step: 0, restart: 0 },
