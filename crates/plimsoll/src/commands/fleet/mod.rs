@@ -1,3 +1,5 @@
+mod leave;
+
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -13,7 +15,6 @@ use super::outputs::{self, Json};
 /// Every profiled job leaves a summary in a spool; `plimsoll fleet add DIR` takes them into one store. Intervals hold in 95 % of
 /// the cases: they treat all jobs of a program as one draw.
 #[derive(clap::Args)]
-#[command(args_conflicts_with_subcommands = true)]
 pub struct Arguments {
     #[command(subcommand)]
     act: Option<Act>,
@@ -47,20 +48,26 @@ enum Act {
         #[arg(value_name = "DIR")]
         spool: PathBuf,
     },
+    #[command(hide = true)]
+    Leave(leave::Leave),
 }
 
 pub fn run(arguments: Arguments) -> Result<ExitCode> {
-    if let Some(Act::Add { spool: from }) = &arguments.act {
-        let added = spool::add(from, &mut Store::open(&arguments.store)?)?;
-        output::print(&format!("{} new, {} known, {} kept aside\n", added.new, added.known, added.aside_in_all))?;
-        for (name, why) in &added.aside {
-            eprintln!("kept aside: {}: {why}", spool::shown(name));
+    match arguments.act {
+        Some(Act::Add { spool: from }) => {
+            let added = spool::add(&from, &mut Store::open(&arguments.store)?)?;
+            output::print(&format!("{} new, {} known, {} kept aside\n", added.new, added.known, added.aside_in_all))?;
+            for (name, why) in &added.aside {
+                eprintln!("kept aside: {}: {why}", spool::shown(name));
+            }
+            return Ok(ExitCode::SUCCESS);
         }
-        return Ok(ExitCode::SUCCESS);
+        Some(Act::Leave(leave)) => return leave::run(leave).map(|()| ExitCode::SUCCESS),
+        None => {}
     }
     let store = Store::read(&arguments.store)?;
     let sums = totals::totals(&store, Asked { program: arguments.program.clone() }, arguments.by)?;
-    let page = || outputs::page(&terminal::render(&sums, arguments.watts));
+    let page = || output::page(&terminal::render(&sums, arguments.watts));
     arguments.json.tell(|| outputs::json(&sums), page)?;
     if let Some(file) = &arguments.html {
         let text = page::render(&sums, arguments.watts, &arguments.store.display().to_string(), None);
