@@ -15,7 +15,7 @@ use crate::store::{ALL_JOBS, Store, kind_of_lever, kind_of_unjudged, month_name}
 use crate::summary::{Lever, Unjudged};
 
 const DRAWS: usize = 1_000;
-const SEED: u64 = 0x0F1E_E7;
+const SEED: u64 = 0x000F_1EE7;
 /// Share of the draws on either side of the interval.
 const TAIL: f64 = 0.025;
 /// Programs that are named.
