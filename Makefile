@@ -16,12 +16,13 @@ export PROPTEST_CASES ?= 64
 check: export PROPTEST_CASES := 512
 
 .NOTPARALLEL:
-.PHONY: help study fabric profile offcodes aarch64 test check bless lint bench format clippy engine-alone tests doctests matrices loom fuzz soak tools book install uninstall deb
+.PHONY: help study fabric profile slurm offcodes aarch64 test check bless lint bench format clippy engine-alone tests doctests matrices loom fuzz soak tools book install uninstall deb
 
 help:
 	@echo 'make study   find where message processing should run on this machine'
 	@echo 'make fabric  the command and the libfabric provider: then plimsoll mpirun -n 2 -- PROGRAM'
 	@echo 'make profile the command and the library that records: then plimsoll profile -- mpirun -n 2 PROGRAM'
+	@echo 'make slurm   the plugin by which every MPI program of a Slurm leaves a summary (docs/centre.md)'
 	@echo 'make offcodes the program behind plimsoll plan, run, ps, stop, migrate, upgrade, offcode, odf, agent and traffic'
 	@echo 'make install the commands, their libraries, manual pages and completions in PREFIX (/usr/local); make uninstall'
 	@echo 'make deb     the same as a Debian package'
@@ -54,6 +55,12 @@ profile:
 	@scripts/bootstrap study
 	@$(BUILD) --package mpi-profile
 	@echo 'now: $(PLIMSOLL) profile -- mpirun -n 2 PROGRAM'
+
+# Against the headers of the Slurm that is to load it: the plugin is no part of the package.
+slurm: profile
+	@test -e /usr/include/slurm/spank.h || { echo 'make slurm: no slurm/spank.h: apt-get install libslurm-dev' >&2; exit 1; }
+	@$(or $(CC),cc) -shared -fPIC -O2 -Wall -Wextra -o $(TARGET_DIR)/release/plimsoll-spank.so crates/fleet/slurm/plimsoll.c
+	@echo 'now: docs/centre.md, with $(TARGET_DIR)/release/plimsoll-spank.so'
 
 offcodes:
 	@scripts/bootstrap study

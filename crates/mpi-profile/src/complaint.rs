@@ -3,6 +3,8 @@
 use std::fmt::Display;
 use std::io::{Error, ErrorKind, Write};
 
+use record::folder::variable;
+
 /// The remedy where a file system is full.
 pub const SPACE: &str = "free space there, or profile into a folder with more";
 
@@ -44,8 +46,12 @@ impl Complaint {
     }
 }
 
-/// Prints a line in one write, so that lines of several ranks stay whole. A closed stderr does not end the job.
+/// Prints a line in one write, so that lines of several ranks stay whole. A closed stderr does not end the job. Where a site
+/// profiles all jobs, users have not asked for the profile, and are told nothing.
 pub fn line(text: &str) {
+    if std::env::var_os(variable::SITE).is_some() {
+        return;
+    }
     let _ = std::io::stderr().write_all(text.as_bytes());
 }
 

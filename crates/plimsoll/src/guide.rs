@@ -7,12 +7,13 @@ use clap::Command;
 use machine::text::folded;
 
 /// Purposes, each with its commands.
-const STORY: [(&str, &[&str]); 9] = [
+const STORY: [(&str, &[&str]); 10] = [
     ("All at once", &["tune"]),
     ("Measure", &["study", "campaign", "calibrate", "bench", "serve", "profile", "power", "top"]),
     ("Decide", &["report", "whatif", "map", "try"]),
     ("Place", &["mpirun", "engine", "steer", "clock", "daemon"]),
     ("Verify", &["ledger"]),
+    ("All jobs of a centre", &["fleet"]),
     ("Offcodes", &["plan", "run", "ps", "stop", "set", "migrate", "upgrade", "offcode", "odf", "agent", "traffic"]),
     ("This machine", &["doctor", "machine", "lab"]),
     ("The papers", &["claims"]),

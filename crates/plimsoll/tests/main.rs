@@ -11,6 +11,7 @@ mod clock;
 mod costs;
 mod daemon;
 mod engine;
+mod fleet;
 mod golden;
 mod help;
 mod lab;

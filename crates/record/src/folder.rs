@@ -41,6 +41,8 @@ pub mod variable {
     pub const MEMORY: &str = "PLIMSOLL_PROFILE_MEMORY";
     /// The plimsoll program that samples the cores, which the first rank of a host without a sampler starts.
     pub const SAMPLER: &str = "PLIMSOLL_PROFILE_SAMPLER";
+    /// Set where a site profiles all jobs: nothing is printed.
+    pub const SITE: &str = "PLIMSOLL_PROFILE_SITE";
     /// Delays injected into the program ([`crate::perturbation`]); unset or empty: none.
     pub const PERTURB: &str = "PLIMSOLL_PROFILE_PERTURB";
 }

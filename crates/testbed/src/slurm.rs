@@ -30,6 +30,12 @@ const HOSTS: [Host; 2] = [Host::A, Host::B];
 impl Cluster {
     /// Starts a cluster. Without Slurm or root on this machine, notes a skip and returns `None`.
     pub fn start() -> Option<Cluster> {
+        Cluster::with_plugins(|_| Some(String::new()))
+    }
+
+    /// Starts a cluster whose daemons load the plugins of this plugstack.conf; `plugins` is given the cluster's folder, and puts
+    /// there what they need.
+    pub fn with_plugins(plugins: impl FnOnce(&Path) -> Option<String>) -> Option<Cluster> {
         if !rustix::process::geteuid().is_root() {
             skip::test("two nodes of Slurm need root");
             return None;
@@ -48,6 +54,7 @@ impl Cluster {
             fs::create_dir(folder.path().join(name)).unwrap();
         }
         fs::write(folder.path().join("slurm.conf"), configuration(folder.path(), &lab)).unwrap();
+        fs::write(folder.path().join("plugstack.conf"), plugins(folder.path())?).unwrap();
         let start = |host: Host, command: &mut Command| daemon(&lab, host, folder.path(), command);
         let file =
             |option: &str, name: &str| format!("--{option}={}", folder.path().join("munge").join(name).display());
@@ -195,6 +202,7 @@ ReturnToService=2
 SlurmdTimeout=30
 KillWait=2
 SlurmdParameters=config_overrides
+PlugStackConfig={place}/plugstack.conf
 NodeName=n1 NodeHostname=plimsoll-a NodeAddr={a} Port=6818 CPUs={cores} State=UNKNOWN
 NodeName=n2 NodeHostname=plimsoll-b NodeAddr={b} Port=6818 CPUs={cores} State=UNKNOWN
 PartitionName=short Nodes=n[1-2] Default=YES MaxTime=01:00:00 State=UP

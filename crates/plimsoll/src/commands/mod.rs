@@ -19,6 +19,7 @@ mod delay;
 pub mod doctor;
 pub mod engine;
 mod expectation;
+pub mod fleet;
 pub mod host_agent;
 pub mod lab;
 pub mod ledger;

@@ -1,0 +1,209 @@
+//! What a node does when a job's step has ended there: the last one leaves the step's summary in the spool.
+
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io::Read;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::thread::sleep;
+use std::time::Duration;
+
+use fleet::harvest::{Known, harvest};
+use fleet::spool;
+use fleet::summary::{End, Job, Owner, Program, short};
+use machine::costs::store;
+use machine::{Fault, Result};
+use profile::profile::Profile;
+use profile::summary::Summary;
+use profile::verdict::{Bounds, Evidence, Verdict};
+use record::untrusted::Folder;
+
+/// Bytes of a program that its hash is of.
+const HASHED: u64 = 64 << 20;
+const ENDING: &str = "node";
+/// Bytes of what a node leaves for the last one.
+const NODE_MOST: u64 = 256;
+
+#[derive(clap::Args)]
+pub struct Leave {
+    /// The step's profile
+    folder: PathBuf,
+    /// The spool
+    #[arg(long)]
+    spool: PathBuf,
+    /// ID:ARRAY:STEP:RESTART:CLUSTER, with ARRAY -1 for none
+    #[arg(long, value_parser = step)]
+    job: Job,
+    /// Nodes of the step; 0 where the ranks here are another step's
+    #[arg(long)]
+    nodes: usize,
+    /// Cores that the job holds on this node
+    #[arg(long)]
+    cores: u32,
+    /// As of wait(2): of a task here that failed, else 0
+    #[arg(long)]
+    status: i32,
+    #[arg(long)]
+    partition: String,
+}
+
+fn step(text: &str) -> Result<Job, String> {
+    let mut words = text.splitn(5, ':');
+    fn next<T: FromStr>(words: &mut std::str::SplitN<char>, what: &str) -> Result<T, String> {
+        words.next().and_then(|word| word.parse().ok()).ok_or_else(|| format!("its {what} is no number"))
+    }
+    let id = next(&mut words, "job")?;
+    let array = next::<i64>(&mut words, "array")?;
+    let (step, restart) = (next(&mut words, "step")?, next(&mut words, "restart")?);
+    let cluster = words.next().unwrap_or_default().to_owned();
+    Ok(Job { cluster, id, array: u32::try_from(array).ok(), step, restart })
+}
+
+/// Notes that the step has ended on this node. On the last one, puts the summary into the spool and removes the profile.
+pub fn run(arguments: Leave) -> Result<()> {
+    let Leave { folder, spool, nodes, cores, status, .. } = &arguments;
+    let unwritten = |e| Fault::because(folder.display().to_string(), e, "free space in the spool");
+    let host = launch::this_host();
+    let softirqs = softirqs_since(&folder.join(format!("{host}.began"))).unwrap_or(-1.0);
+    let beside = folder.join(format!("{host}.noting"));
+    let helps = i32::from(*nodes == 0);
+    fs::write(&beside, format!("{helps} {cores} {status} {softirqs}"))
+        .and_then(|()| fs::rename(&beside, folder.join(format!("{host}.{ENDING}"))))
+        .map_err(unwritten)?;
+    let own = |ended: &[Ended]| ended.iter().filter(|ended| !ended.helps).count();
+    if helps == 1 || own(&nodes_that_ended(folder)) < *nodes {
+        return Ok(());
+    }
+    // Other hosts of the launcher end at the same time.
+    let hosts = || Profile::without_timeline(folder).map_or(0, |profile| Summary::of(&profile).job.hosts.len());
+    for _ in 0..50 {
+        if nodes_that_ended(folder).len() >= hosts() {
+            break;
+        }
+        sleep(Duration::from_millis(100));
+    }
+    let ended = nodes_that_ended(folder);
+    // Of two nodes that end at once, one has the folder.
+    let taken = folder.with_extension("ended");
+    if fs::rename(folder, &taken).is_err() {
+        return Ok(());
+    }
+    let left = leave(&taken, &arguments, &ended);
+    fs::remove_dir_all(&taken).map_err(|e| Fault::because(taken.display().to_string(), e, "remove it"))?;
+    left.and_then(|summary| match summary {
+        Some(summary) => {
+            spool::put(spool, &summary).map_err(|e| Fault::because(spool.display().to_string(), e, "free space there"))
+        }
+        // No task called MPI.
+        None => Ok(()),
+    })
+}
+
+/// What a node leaves for the last one.
+struct Ended {
+    host: String,
+    /// Whether its ranks are those of another node's launcher.
+    helps: bool,
+    cores: u32,
+    status: i32,
+    /// Seconds of all its cores in softirqs, of whatever job.
+    softirqs: Option<f64>,
+}
+
+fn nodes_that_ended(folder: &Path) -> Vec<Ended> {
+    let Ok(folder) = Folder::open(folder, None) else { return Vec::new() };
+    let read = |name: OsString| {
+        let text = String::from_utf8(folder.read(&name, NODE_MOST).ok()?).ok()?;
+        let mut words = text.split(' ');
+        let mut next = || words.next();
+        Some(Ended {
+            host: Path::new(&name).file_stem()?.to_str()?.to_owned(),
+            helps: next()? == "1",
+            cores: next()?.parse().ok()?,
+            status: next()?.parse().ok()?,
+            softirqs: next()?.parse().ok().filter(|time| *time >= 0.0),
+        })
+    };
+    folder.names(ENDING).map(|names| names.filter_map(read).collect()).unwrap_or_default()
+}
+
+/// Seconds of this host's cores in softirqs since `before`, a first line of /proc/stat, was read.
+fn softirqs_since(before: &Path) -> Option<f64> {
+    // user, nice, system, idle, iowait, irq, softirq, in ticks
+    let ticks = |text: &str| text.lines().next()?.split_whitespace().nth(7)?.parse::<u64>().ok();
+    let passed =
+        ticks(&fs::read_to_string("/proc/stat").ok()?)?.checked_sub(ticks(&fs::read_to_string(before).ok()?)?)?;
+    Some(passed as f64 / rustix::param::clock_ticks_per_second() as f64)
+}
+
+/// Judges by the tables; the kernel's work for messages is at most all of its softirqs on the hosts.
+fn judged(profile: &Profile, nodes: &[Ended]) -> Result<Summary> {
+    let Some(rank) = profile.ranks.first() else { return Ok(Summary::of(profile)) };
+    let costs = store::of_host(&rank.host())?.costs;
+    let mut summary = Summary::judged(profile, &costs);
+    let mut evidence = Evidence::of(&summary);
+    let ranks_on: Vec<usize> = (0..evidence.hosts.len()).map(|host| evidence.ranks_on(host).count()).collect();
+    for rank in &mut evidence.ranks {
+        let of = nodes.iter().find(|node| node.host == evidence.hosts[rank.host].name).and_then(|node| node.softirqs);
+        if let Some(softirqs) = of {
+            let most = (softirqs / ranks_on[rank.host] as f64).clamp(rank.protocol.least, rank.protocol.most);
+            rank.protocol = Bounds::between(rank.protocol.least, most, "softirqs of all kinds were counted");
+        }
+    }
+    summary.verdict = Some(Verdict::of(&evidence, &costs));
+    Ok(summary)
+}
+
+fn leave(folder: &Path, arguments: &Leave, nodes: &[Ended]) -> Result<Option<fleet::Summary>> {
+    let Leave { job, partition, .. } = arguments;
+    let Ok(profile) = Profile::without_timeline(folder) else { return Ok(None) };
+    let summary = judged(&profile, nodes)?;
+    let status = nodes.iter().map(|node| node.status).find(|status| *status != 0).unwrap_or(0);
+    let cores = nodes.iter().fold(0_u32, |sum, node| sum.saturating_add(node.cores));
+    let end = match (status & 0x7f, status >> 8) {
+        (0, 0) => End::Finished,
+        (0, _) => End::Failed,
+        _ => End::Killed,
+    };
+    let user = rustix::process::getuid();
+    Ok(Some(harvest(
+        &summary,
+        Known {
+            job: job.clone(),
+            owner: Owner { user: user.as_raw(), group: group() },
+            partition: partition.clone(),
+            program: program(&summary),
+            cores,
+            carrier: None,
+            end,
+            model: env!("CARGO_PKG_VERSION").into(),
+        },
+    )))
+}
+
+/// The name of this process's group, or its number.
+fn group() -> String {
+    let number = rustix::process::getgid().as_raw().to_string();
+    let groups = fs::read_to_string("/etc/group").unwrap_or_default();
+    let named = groups.lines().find_map(|line| {
+        let mut words = line.split(':');
+        let name = words.next()?;
+        (words.nth(1)? == number).then(|| name.to_owned())
+    });
+    named.unwrap_or(number)
+}
+
+/// The program whose ranks took most time.
+fn program(of: &Summary) -> Program {
+    let most = of.ranks.iter().max_by(|a, b| a.thread_seconds.total_cmp(&b.thread_seconds));
+    let path = most.map(|rank| PathBuf::from(&rank.program)).unwrap_or_default();
+    let name = path.file_name().map(|name| name.as_bytes().escape_ascii().to_string()).unwrap_or_default();
+    let read = || {
+        let mut bytes = Vec::new();
+        File::open(&path)?.take(HASHED).read_to_end(&mut bytes)?;
+        Ok::<_, std::io::Error>(bytes)
+    };
+    let hash = read().ok().map(|bytes| short(&bytes).iter().map(|byte| format!("{byte:02x}")).collect());
+    Program { hash, name: name.chars().take(64).collect() }
+}

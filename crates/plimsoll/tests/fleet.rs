@@ -1,0 +1,156 @@
+//! `plimsoll fleet` and its plugin in a real Slurm of two nodes, where two users run programs of which it is known what they gain.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+use testbed::mpi::Mpi;
+use testbed::place::Place;
+use testbed::slurm::{Cluster, within};
+
+const PLUGIN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../fleet/slurm/plimsoll.c");
+const PROGRAM: &str = include_str!("fleet.c");
+/// Users of this machine.
+const USERS: [&str; 2] = ["nobody", "daemon"];
+
+/// A cluster whose jobs all leave summaries.
+struct Centre {
+    cluster: Cluster,
+    spool: PathBuf,
+    next: std::cell::Cell<usize>,
+}
+
+impl Centre {
+    fn start(mpi: &Mpi, programs: &[&str]) -> Option<Centre> {
+        skip::package::file("/usr/include/slurm/spank.h").map_err(skip::test).ok()?;
+        let cluster = Cluster::with_plugins(|folder| {
+            let open = |name: &str| {
+                let path = folder.join(name);
+                fs::create_dir(&path).unwrap();
+                fs::set_permissions(&path, fs::Permissions::from_mode(0o1777)).unwrap();
+            };
+            ["spool", "spool/running", "out"].into_iter().for_each(open);
+            let (command, library) = (folder.join("plimsoll"), folder.join("libplimsoll_profile.so"));
+            fs::copy(env!("CARGO_BIN_EXE_plimsoll"), &command).unwrap();
+            fs::copy(testbed::recording::library(), &library).unwrap();
+            let first = folder.join(programs[0]);
+            mpi.compile_text(PROGRAM, &first);
+            programs[1..].iter().for_each(|name| _ = fs::copy(&first, folder.join(name)).unwrap());
+            let plugin = folder.join("spank.so");
+            let built = Command::new("cc")
+                .args(["-shared", "-fPIC", "-O2", "-Wall", "-Werror", "-o"])
+                .arg(&plugin)
+                .arg(PLUGIN)
+                .output();
+            let said = String::from_utf8_lossy(&built.unwrap().stderr).into_owned();
+            assert!(plugin.exists(), "{said}");
+            let spool = folder.join("spool");
+            Some(format!(
+                "required {} spool={} library={} command={}\n",
+                plugin.display(),
+                spool.display(),
+                library.display(),
+                command.display()
+            ))
+        })?;
+        let spool = cluster.path().join("spool");
+        Some(Centre { cluster, spool, next: 0.into() })
+    }
+
+    /// Submits a script, by one user after the other.
+    fn submit(&self, options: &[&str], script: &str) {
+        let user = USERS[self.next.replace(self.next.get() + 1) % USERS.len()];
+        let out = self.cluster.path().join("out/%j");
+        let mut command = Command::new("setpriv");
+        command
+            .args([&format!("--reuid={user}"), "--regid=65534", "--clear-groups", "sbatch", "-o"])
+            .arg(out)
+            .args(options);
+        command.arg(format!("--wrap={script}")).current_dir("/tmp").env("HOME", "/tmp").stdin(Stdio::null());
+        let output = self.cluster.enter(&mut command).output().unwrap();
+        assert!(output.status.success(), "{}{}", String::from_utf8_lossy(&output.stderr), self.cluster.logs());
+    }
+
+    /// Waits until no job is left and nothing is on its way to the spool.
+    fn settle(&self) {
+        within(8 * skip::LIMIT, "the end of all jobs", || {
+            self.cluster.said("squeue", &["-h"]).trim().is_empty().then_some(())
+        });
+        let running = self.spool.join("running");
+        within(skip::LIMIT, "the last summary", || fs::read_dir(&running).unwrap().next().is_none().then_some(()));
+    }
+
+    fn outputs(&self) -> String {
+        let files = fs::read_dir(self.cluster.path().join("out")).unwrap();
+        files.map(|file| fs::read_to_string(file.unwrap().path()).unwrap_or_default()).collect()
+    }
+
+    fn ask(&self, words: &[&str]) -> String {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
+        command.args(["fleet", "--store"]).arg(self.cluster.path().join("fleet.db")).args(words);
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
+    }
+}
+
+fn summaries(spool: &Path) -> Vec<Value> {
+    let files = fs::read_dir(spool).unwrap().map(|file| file.unwrap().path());
+    let read = |path: PathBuf| serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
+    files.filter(|path| path.extension().is_some_and(|ending| ending == "job")).map(read).collect()
+}
+
+/// The command of a script that runs `program` on both nodes.
+fn across(folder: &Path, program: &str) -> String {
+    format!("mpirun.openmpi --bind-to none --mca btl self,tcp -n 2 --map-by node {}", folder.join(program).display())
+}
+
+#[test]
+fn every_job_leaves_a_summary_and_the_sums_tell_which_would_gain() {
+    let Some(mpi) = Mpi::system(launch::family::Family::OpenMpi) else { return };
+    let _turn = Place::new().before_all();
+    let Some(centre) = Centre::start(&mpi, &["chatty", "calm", "crashing"]) else { return };
+    let folder = centre.cluster.path().to_owned();
+    for _ in 0..2 {
+        centre.submit(&["-N2", "--ntasks-per-node=1", "--exclusive"], &across(&folder, "chatty"));
+        centre.submit(&["-N1", "-n2", "--exclusive"], &across(&folder, "calm"));
+    }
+    centre.submit(&["-N1", "-n2", "--exclusive"], &across(&folder, "crashing"));
+    centre.submit(&["-N1"], "true");
+    centre.submit(&["-N1", "--plimsoll=off"], &format!("mpirun.openmpi -n 1 {}", folder.join("calm").display()));
+    centre.settle();
+    let outputs = centre.outputs();
+    assert!(!outputs.contains("plimsoll: "), "users are told nothing: {outputs}");
+    let left = summaries(&centre.spool);
+    let of = |name: &str| left.iter().filter(|summary| summary["program"]["name"] == name).collect::<Vec<_>>();
+    assert_eq!(
+        (of("chatty").len(), of("calm").len(), of("crashing").len()),
+        (2, 2, 1),
+        "{left:#?}{outputs}{}",
+        centre.cluster.logs()
+    );
+    assert!(
+        of("chatty")
+            .iter()
+            .all(|summary| summary["nodes"] == 2 && summary["ranks"] == 2 && summary["end"] == "finished")
+    );
+    assert!(of("crashing")[0]["end"] != "finished" && of("crashing")[0]["ranks"] == 2, "{:#?}", of("crashing"));
+    assert_eq!(left.len(), 5);
+    fs::write(centre.spool.join("damaged.job"), "{").unwrap();
+    let added = centre.ask(&["add", centre.spool.to_str().unwrap()]);
+    assert!(
+        added.starts_with("5 new, 0 known, 1 kept aside\n") && added.contains("damaged.job: it is damaged"),
+        "{added}"
+    );
+    let sums: Value = serde_json::from_str(&centre.ask(&["--json", "--by", "program"])).unwrap();
+    // Tables alone bound a gain; only a timeline tells how much of it is certain.
+    let most = |name: &str| {
+        let part = sums["groups"].as_array().unwrap().iter().find(|part| part["name"] == name).unwrap();
+        (part["best"][0] == "offload").then(|| part["best"][1][1].as_f64().unwrap())
+    };
+    assert!(most("chatty").is_some_and(|most| most > 0.2), "{sums:#}");
+    assert_eq!(most("calm"), Some(0.0), "it sends nothing to another host: {sums:#}");
+    assert_eq!(sums["programs"][0]["name"], "chatty", "it has most to gain");
+}
