@@ -144,7 +144,7 @@ fn every_job_leaves_a_summary_and_the_sums_tell_which_would_gain() {
         added.starts_with("5 new, 0 known, 1 kept aside\n") && added.contains("damaged.job: it is damaged"),
         "{added}"
     );
-    let sums: Value = serde_json::from_str(&centre.ask(&["--json", "--by", "program"])).unwrap();
+    let sums: Value = serde_json::from_str(&centre.ask(&["--json", "--per", "program"])).unwrap();
     // Tables alone bound a gain; only a timeline tells how much of it is certain.
     let most = |name: &str| {
         let part = sums["groups"].as_array().unwrap().iter().find(|part| part["name"] == name).unwrap();

@@ -24,9 +24,9 @@ pub struct Arguments {
     /// Only jobs of the program of this file name
     #[arg(long, value_name = "NAME")]
     program: Option<String>,
-    /// What sums are shown by: month, partition, program or group
+    /// What sums are shown for: each month, partition, program or group
     #[arg(long, value_name = "WORD", default_value = "month")]
-    by: By,
+    per: By,
     /// Watts that a busy core takes; savings are then shown in kWh too
     #[arg(long, value_name = "W")]
     watts: Option<f64>,
@@ -66,7 +66,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         None => {}
     }
     let store = Store::read(&arguments.store)?;
-    let sums = totals::totals(&store, Asked { program: arguments.program.clone() }, arguments.by)?;
+    let sums = totals::totals(&store, Asked { program: arguments.program.clone() }, arguments.per)?;
     let page = || output::page(&terminal::render(&sums, arguments.watts));
     arguments.json.tell(|| outputs::json(&sums), page)?;
     if let Some(file) = &arguments.html {
