@@ -3,7 +3,7 @@
  * plugstack.conf:  optional plimsoll.so spool=DIR library=FILE command=FILE
  *
  * On each node a step's tasks get the recording library and a folder below DIR/running; when the step ends there, `plimsoll fleet
- * leave` runs as the user, beside the step's end. Nothing here fails a step: what cannot be done is left out. */
+ * leave` runs as the user. Nothing here fails a step: what cannot be done is left out. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -23,6 +23,8 @@ SPANK_PLUGIN(plimsoll, 1)
 /* Bytes of a rank's tables, and of a thread's timeline. */
 #define TABLES "2097152"
 #define TRACE "16777216"
+/* Seconds that a step's end may take longer. slurmstepd then kills what it started, so that nothing can be left to run on. */
+#define LIMIT 10
 
 enum mode { OFF, TABLES_ALONE, WITH_TRACE };
 
@@ -224,9 +226,6 @@ int slurm_spank_exit(spank_t spank, int count, char **arguments)
     snprintf(ended, sizeof ended, "%d", status);
     pid_t child = fork();
     if (child == 0) {
-        /* The step does not wait: the grandchild is nobody's. */
-        if (setsid() < 0 || fork() != 0)
-            _exit(0);
         if (setgroups(groups_in_all > 0 ? groups_in_all : 0, groups) != 0 || setresgid(group, group, group) != 0 ||
             setresuid(user, user, user) != 0)
             _exit(1);
@@ -237,7 +236,7 @@ int slurm_spank_exit(spank_t spank, int count, char **arguments)
             close(i);
         if (chdir("/") != 0)
             _exit(1);
-        alarm(60);
+        alarm(LIMIT);
         char *const words[] = { command, "fleet", "leave", folder, "--spool", spool, "--job", job, "--nodes", of_nodes, "--cores", cores,
                                 "--status", ended, "--partition", partition, NULL };
         char *const variables[] = { "PATH=/usr/bin:/bin", "LANG=C.UTF-8", NULL };

@@ -21,7 +21,8 @@ use record::untrusted::Folder;
 
 /// Bytes of a program that its hash is of.
 const HASHED: u64 = 64 << 20;
-const ENDING: &str = "node";
+/// Endings of what a node of the step leaves for the last one, and a node whose ranks are another step's.
+const ENDINGS: [&str; 2] = ["node", "helps"];
 /// Bytes of what a node leaves for the last one.
 const NODE_MOST: u64 = 256;
 
@@ -66,24 +67,24 @@ pub fn run(arguments: Leave) -> Result<()> {
     let unwritten = |e| Fault::because(folder.display().to_string(), e, "free space in the spool");
     let host = launch::this_host();
     let softirqs = softirqs_since(&folder.join(format!("{host}.began"))).unwrap_or(-1.0);
-    let beside = folder.join(format!("{host}.noting"));
-    let helps = i32::from(*nodes == 0);
-    fs::write(&beside, format!("{helps} {cores} {status} {softirqs}"))
-        .and_then(|()| fs::rename(&beside, folder.join(format!("{host}.{ENDING}"))))
+    let helps = *nodes == 0;
+    let note = format!("{host}.{}", ENDINGS[usize::from(helps)]);
+    let beside = folder.join(format!("{note}.new"));
+    fs::write(&beside, format!("{cores} {status} {softirqs}"))
+        .and_then(|()| fs::rename(&beside, folder.join(note)))
         .map_err(unwritten)?;
-    let own = |ended: &[Ended]| ended.iter().filter(|ended| !ended.helps).count();
-    if helps == 1 || own(&nodes_that_ended(folder)) < *nodes {
+    if helps || nodes_that_ended(folder, ENDINGS[0]).len() < *nodes {
         return Ok(());
     }
     // Other hosts of the launcher end at the same time.
     let hosts = || Profile::without_timeline(folder).map_or(0, |profile| Summary::of(&profile).job.hosts.len());
     for _ in 0..50 {
-        if nodes_that_ended(folder).len() >= hosts() {
+        if all_that_ended(folder).len() >= hosts() {
             break;
         }
         sleep(Duration::from_millis(100));
     }
-    let ended = nodes_that_ended(folder);
+    let ended = all_that_ended(folder);
     // Of two nodes that end at once, one has the folder.
     let taken = folder.with_extension("ended");
     if fs::rename(folder, &taken).is_err() {
@@ -103,15 +104,13 @@ pub fn run(arguments: Leave) -> Result<()> {
 /// What a node leaves for the last one.
 struct Ended {
     host: String,
-    /// Whether its ranks are those of another node's launcher.
-    helps: bool,
     cores: u32,
     status: i32,
     /// Seconds of all its cores in softirqs, of whatever job.
     softirqs: Option<f64>,
 }
 
-fn nodes_that_ended(folder: &Path) -> Vec<Ended> {
+fn nodes_that_ended(folder: &Path, ending: &'static str) -> Vec<Ended> {
     let Ok(folder) = Folder::open(folder, None) else { return Vec::new() };
     let read = |name: OsString| {
         let text = String::from_utf8(folder.read(&name, NODE_MOST).ok()?).ok()?;
@@ -119,13 +118,20 @@ fn nodes_that_ended(folder: &Path) -> Vec<Ended> {
         let mut next = || words.next();
         Some(Ended {
             host: Path::new(&name).file_stem()?.to_str()?.to_owned(),
-            helps: next()? == "1",
             cores: next()?.parse().ok()?,
             status: next()?.parse().ok()?,
             softirqs: next()?.parse().ok().filter(|time| *time >= 0.0),
         })
     };
-    folder.names(ENDING).map(|names| names.filter_map(read).collect()).unwrap_or_default()
+    folder.names(ending).map(|names| names.filter_map(read).collect()).unwrap_or_default()
+}
+
+/// Of each host one.
+fn all_that_ended(folder: &Path) -> Vec<Ended> {
+    let mut all: Vec<Ended> = ENDINGS.into_iter().flat_map(|ending| nodes_that_ended(folder, ending)).collect();
+    all.sort_by(|a, b| (&a.host, b.cores).cmp(&(&b.host, a.cores)));
+    all.dedup_by(|a, b| a.host == b.host);
+    all
 }
 
 /// Seconds of this host's cores in softirqs since `before`, a first line of /proc/stat, was read.
@@ -147,7 +153,8 @@ fn judged(profile: &Profile, nodes: &[Ended]) -> Result<Summary> {
     for rank in &mut evidence.ranks {
         let of = nodes.iter().find(|node| node.host == evidence.hosts[rank.host].name).and_then(|node| node.softirqs);
         if let Some(softirqs) = of {
-            let most = (softirqs / ranks_on[rank.host] as f64).clamp(rank.protocol.least, rank.protocol.most);
+            // Inside MPI they are in its transfers and waits.
+            let most = (softirqs / ranks_on[rank.host] as f64).min(rank.compute).max(rank.protocol.least);
             rank.protocol = Bounds::between(rank.protocol.least, most, "softirqs of all kinds were counted");
         }
     }
