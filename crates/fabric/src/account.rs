@@ -26,8 +26,8 @@ pub struct Sums {
 
 impl Account {
     pub fn open() -> Account {
-        let zero = AtomicU64::default;
-        Account { opened: Instant::now(), first: ticks(), calls: zero(), inside: zero(), empty_polls: zero() }
+        let (zero, (opened, first)) = (AtomicU64::default, moment());
+        Account { opened, first, calls: zero(), inside: zero(), empty_polls: zero() }
     }
 
     /// Begins a call; returns its start.
@@ -50,8 +50,9 @@ impl Account {
 
     /// The sums so far.
     pub fn sums(&self) -> Sums {
-        let passed = ticks().wrapping_sub(self.first).max(1) as f64;
-        let scale = self.opened.elapsed().as_nanos() as f64 / passed;
+        let (now, last) = moment();
+        let passed = last.wrapping_sub(self.first).max(1) as f64;
+        let scale = now.duration_since(self.opened).as_nanos() as f64 / passed;
         let time = |of: &AtomicU64| (of.load(Ordering::Relaxed) as f64 * scale) as u64;
         Sums {
             calls: self.calls.load(Ordering::Relaxed),
@@ -59,6 +60,15 @@ impl Account {
             empty_polls: time(&self.empty_polls),
         }
     }
+}
+
+/// The time by both clocks. Of a few readings the closest counts: a thread may lose its core between two clocks.
+fn moment() -> (Instant, u64) {
+    let read = |_| {
+        let (before, now, after) = (ticks(), Instant::now(), ticks());
+        (after.wrapping_sub(before), (now, before))
+    };
+    (0..4).map(read).min_by_key(|(apart, _)| *apart).expect("four readings").1
 }
 
 #[cfg(test)]
