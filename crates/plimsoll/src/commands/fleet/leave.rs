@@ -164,7 +164,7 @@ fn judged(profile: &Profile, nodes: &[Ended]) -> Result<Summary> {
 
 fn leave(folder: &Path, arguments: &Leave, nodes: &[Ended]) -> Result<Option<fleet::Summary>> {
     let Leave { job, partition, .. } = arguments;
-    let Ok(profile) = Profile::without_timeline(folder) else { return Ok(None) };
+    let Ok(profile) = Profile::open(folder) else { return Ok(None) };
     let summary = judged(&profile, nodes)?;
     let status = nodes.iter().map(|node| node.status).find(|status| *status != 0).unwrap_or(0);
     let cores = nodes.iter().fold(0_u32, |sum, node| sum.saturating_add(node.cores));

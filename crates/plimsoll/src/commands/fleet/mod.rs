@@ -12,8 +12,8 @@ use super::outputs::{self, Json};
 
 /// Tells which of all jobs would gain, from what, and how many core hours that is
 ///
-/// Every profiled job leaves a summary in a spool; `plimsoll fleet add DIR` takes them into one store. Intervals hold in 95 % of
-/// the cases: they treat all jobs of a program as one draw.
+/// Every profiled job leaves a summary in a spool; `plimsoll fleet add DIR` takes them into one store. Intervals are of 95 %, and
+/// treat all jobs of a program as one draw.
 #[derive(clap::Args)]
 pub struct Arguments {
     #[command(subcommand)]
