@@ -5,9 +5,6 @@ use std::mem::size_of;
 
 use machine::Nanoseconds;
 
-/// The lowest priority among ordinary threads.
-const LOWEST: i32 = 19;
-
 /// `struct sched_attr` of `linux/sched/types.h`, first version.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default)]
@@ -41,10 +38,10 @@ pub(crate) fn set(attributes: &Attributes) -> io::Result<()> {
     }
 }
 
-/// Gives the calling thread the lowest priority, so that others get more time, and a short `slice`, for a thread that needs
-/// little time, but soon. Before Linux 6.12 there are no slices, and it may wait some 100 ms where all cores are busy.
-pub fn step_back(slice: Nanoseconds) -> io::Result<()> {
-    set(&Attributes { nice: LOWEST, runtime: slice.0, ..Attributes::default() })
+/// Gives the calling thread a short `slice`, for a thread that needs little time, but soon: it keeps its priority. Before
+/// Linux 6.12 there are no slices, and it may wait for the turns of others where all cores are busy.
+pub fn take_short_turns(slice: Nanoseconds) -> io::Result<()> {
+    set(&Attributes { runtime: slice.0, ..get()? })
 }
 
 #[cfg(test)]
@@ -52,13 +49,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_steps_back_has_the_lowest_priority_and_no_other_thread_has() {
-        let before = get().unwrap().nice;
-        let nice = std::thread::spawn(|| {
-            step_back(Nanoseconds(100_000)).unwrap();
-            get().unwrap().nice
+    fn who_takes_short_turns_keeps_its_priority_and_no_other_thread_takes_them() {
+        let before = get().unwrap();
+        let there = std::thread::spawn(|| {
+            take_short_turns(Nanoseconds(100_000)).unwrap();
+            get().unwrap()
         });
-        assert_eq!(nice.join().unwrap(), LOWEST);
-        assert_eq!(get().unwrap().nice, before);
+        assert_eq!(there.join().unwrap().nice, before.nice);
+        let after = get().unwrap();
+        assert_eq!((after.nice, after.runtime), (before.nice, before.runtime));
     }
 }

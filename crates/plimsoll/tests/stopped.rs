@@ -131,6 +131,21 @@ fn without_a_timeline_it_is_named_and_a_timeline_suggested() {
     assert!(first.next.contains("plimsoll profile --trace"), "{}", first.next);
 }
 
+/// The sampler, too, gets its turns there.
+#[test]
+#[ignore = "make check"]
+fn beside_other_work_it_is_named_too() {
+    let place = Place::new().before_all();
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let _over = Over(&over);
+        for _ in 0..2 * std::thread::available_parallelism().unwrap().get() {
+            scope.spawn(|| while !over.load(Ordering::Relaxed) {});
+        }
+        recorded(&place, |recording| recording.trace(64 << 20)).map(|recordings| names_the_stopped_rank(&recordings))
+    });
+}
+
 #[test]
 fn with_a_timeline_it_is_named_with_what_it_caused() {
     let place = Place::new().before_all();

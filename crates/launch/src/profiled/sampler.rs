@@ -155,8 +155,8 @@ impl Sampler {
     pub fn run(mut self, mut stop: impl FnMut(Duration, &Watched) -> bool) -> Result<Account> {
         let origin = own_thread_time();
         self.judged.1 = origin;
-        // All other work has precedence; a refusal here does no harm.
-        let _ = linux::scheduling::step_back(SLICE);
+        // A refusal here does no harm.
+        let _ = linux::scheduling::take_short_turns(SLICE);
         let (mut next, mut next_load, mut next_survey) = (self.begun, self.begun, self.begun);
         let unwritten = |e| Fault::unwritable("the samples of this host", e, WITHOUT);
         loop {

@@ -165,9 +165,9 @@ impl Joined {
             stolen: of(&origins.load, met(samples, presence, span, stolen)),
             cores: if cores.is_empty() { unseen() } else { Reading::Measured(cores) },
             involuntary: presence.involuntary(span).map_or_else(unseen, |n| Reading::Measured(n.round() as u64)),
-            stopped: presence.stopped(span).map_or_else(untold, Reading::Measured),
-            run_delay: presence.run_delay(span).map_or_else(untold, Reading::Measured),
-            kept: presence.kept(span).map_or_else(untold, Reading::Modelled),
+            stopped: presence.stopped(span).map_or_else(|| untold(presence), Reading::Measured),
+            run_delay: presence.run_delay(span).map_or_else(|| untold(presence), Reading::Measured),
+            kept: presence.kept(span).map_or_else(|| untold(presence), Reading::Modelled),
             mpi: or_absent(presence.mpi(span)),
             calls: or_absent(presence.calls(span)),
             cpu: or_absent(presence.cpu(span)),
@@ -265,8 +265,11 @@ fn of(origin: &Reading<String>, value: Option<f64>) -> Reading<f64> {
     }
 }
 
-fn untold<T>() -> Reading<T> {
-    Reading::absent("the kernel of its host does not tell it")
+fn untold<T>(presence: &Presence) -> Reading<T> {
+    match presence.is_sampled() {
+        true => Reading::absent("the kernel of its host does not tell it"),
+        false => unseen(),
+    }
 }
 
 fn unseen<T>() -> Reading<T> {

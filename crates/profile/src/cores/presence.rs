@@ -71,6 +71,11 @@ impl<'a> Presence<'a> {
         self.inside.len().max(1)
     }
 
+    /// Whether a thread was sampled twice, so that growth is known.
+    pub(super) fn is_sampled(&self) -> bool {
+        self.samples.threads.values().any(|thread| thread.work.points().len() > 1)
+    }
+
     pub(super) fn involuntary(&self, span: Span) -> Option<f64> {
         let threads = self.samples.threads.values();
         sum(threads.map(|thread| thread.load.between(span.0, span.1, |load| load.involuntary)))
