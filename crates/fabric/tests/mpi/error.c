@@ -77,6 +77,23 @@ static void truncated_unexpected(void) { truncated(1); }
 static void truncated_taken(void) { truncated(2); }
 static void truncated_in_status(void) { truncated(3); }
 
+/*
+ * Open MPI 4.1 offers threads, and then its MPI_Waitall never returns where a request is in error before the call, also over
+ * its own transports: it waits there for the signal of a completion that is over.
+ */
+static int wait_all(int count, MPI_Request *requests, MPI_Status *statuses) {
+#if defined(OPEN_MPI) && OMPI_MAJOR_VERSION < 5
+    int worst = MPI_SUCCESS;
+    for (int i = 0; i < count; i++) {
+        statuses[i].MPI_ERROR = MPI_Wait(&requests[i], &statuses[i]);
+        if (statuses[i].MPI_ERROR != MPI_SUCCESS) worst = MPI_ERR_IN_STATUS;
+    }
+    return worst;
+#else
+    return MPI_Waitall(count, requests, statuses);
+#endif
+}
+
 /* One of many is truncated; the others are whole. */
 static void truncated_among_whole(void) {
     return_errors(1);
@@ -98,7 +115,7 @@ static void truncated_among_whole(void) {
         MPI_Irecv(bytes[i], i == 17 ? LENGTH - 1 : LENGTH, MPI_BYTE, 0, i, test.comm, &requests[i]);
     meet(0);
     int code;
-    for (int turn = 0; (code = MPI_Waitall(COUNT, requests, statuses)) != MPI_SUCCESS && turn < 10; turn++) {
+    for (int turn = 0; (code = wait_all(COUNT, requests, statuses)) != MPI_SUCCESS && turn < 10; turn++) {
         /* MPI may leave the others pending when one is in error. */
         CHECK_EQUAL(class_of(code), MPI_ERR_IN_STATUS);
         for (int i = 0; i < COUNT; i++)
