@@ -201,13 +201,17 @@ impl<P: Port + Send + 'static, B: Buffer> Endpoint<P, B> {
     pub fn receive(&mut self, source: Source, selector: TagSelector, buffer: B, context: u64) -> Result<Request> {
         match &mut self.place {
             Place::App(driver) => driver.receive(source, selector, buffer, context),
-            _ => self.receive_elsewhere(source, selector, buffer, context),
+            _ => self.receive_elsewhere((source, selector, buffer, context)),
         }
     }
 
-    /// Out of line, so that only the commonest placement is compiled into callers.
+    /// Out of line, so that only the commonest placement is compiled into callers, and with one argument, so that these need not
+    /// have the parts in memory.
     #[inline(never)]
-    fn receive_elsewhere(&mut self, source: Source, selector: TagSelector, buffer: B, context: u64) -> Result<Request> {
+    fn receive_elsewhere(
+        &mut self,
+        (source, selector, buffer, context): (Source, TagSelector, B, u64),
+    ) -> Result<Request> {
         each!(&mut self.place, layer => layer.receive(source, selector, buffer, context))
     }
 
