@@ -63,10 +63,16 @@ impl<B: Buffer> Engine<B> {
         if is_taken {
             self.receives.vacate(node);
         } else {
-            self.finish_receive(self.receives.key(node), envelope, Status::Done);
+            self.complete(node, envelope);
         }
         self.free_credit(peer, label.space, length);
         Some(())
+    }
+
+    /// Ends a receive that has all of its message.
+    #[inline(never)]
+    fn complete(&mut self, node: u32, envelope: Envelope) {
+        self.finish_receive(self.receives.key(node), envelope, Status::Done);
     }
 
     /// Takes in one packet from `peer`, with whatever bytes: malformed packets are counted and dropped, and a peer that

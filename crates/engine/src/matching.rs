@@ -43,7 +43,7 @@ impl Class {
     }
 }
 
-/// The entries of one key, first come first served.
+/// The entries of one key, first come first served. `tail` is of no account where there are none.
 #[derive(Clone, Copy)]
 struct Chain {
     head: u32,
@@ -54,6 +54,7 @@ const EMPTY: Chain = Chain { head: NIL, tail: NIL };
 
 #[derive(Debug, Clone, Copy)]
 struct Links {
+    /// Of no account in the first of a chain, so that this can leave without a look at the next.
     previous: u32,
     next: u32,
     chain: u32,
@@ -96,15 +97,15 @@ impl Table {
             Some(chain) => chain,
             None => self.open(key),
         };
+        self.live += 1;
         let ends = &mut self.chains[chain as usize];
-        *nodes[node as usize].links() = Links { previous: ends.tail, next: NIL, chain };
-        if ends.tail == NIL {
+        let previous = std::mem::replace(&mut ends.tail, node);
+        *nodes[node as usize].links() = Links { previous, next: NIL, chain };
+        if ends.head == NIL {
             ends.head = node;
         } else {
-            nodes[ends.tail as usize].links().next = node;
+            nodes[previous as usize].links().next = node;
         }
-        ends.tail = node;
-        self.live += 1;
     }
 
     #[inline(always)]
@@ -159,17 +160,17 @@ impl Table {
     fn remove(&mut self, nodes: &mut [impl Node], node: u32) {
         let Links { previous, next, chain } = *nodes[node as usize].links();
         let ends = &mut self.chains[chain as usize];
-        if previous == NIL {
+        self.live -= 1;
+        if ends.head == node {
             ends.head = next;
-        } else {
-            nodes[previous as usize].links().next = next;
+            return;
         }
+        nodes[previous as usize].links().next = next;
         if next == NIL {
             ends.tail = previous;
         } else {
             nodes[next as usize].links().previous = previous;
         }
-        self.live -= 1;
     }
 }
 
@@ -320,7 +321,6 @@ impl PostedQueue {
         space: Space,
         tag: Tag,
     ) -> Option<u32> {
-        let mut order = |node: u32| receives.nodes()[node as usize].value.place().order;
         let mut oldest: Option<u32> = None;
         for table in &mut self.tables {
             if table.live == 0 || table.class.space != space {
@@ -328,8 +328,8 @@ impl PostedQueue {
             }
             let Some(node) = table.first(table.class.key(peer, tag)) else { continue };
             oldest = Some(match oldest {
-                Some(best) if order(best) < order(node) => best,
-                _ => node,
+                Some(best) => older(receives, best, node),
+                None => node,
             });
         }
         oldest
@@ -352,6 +352,13 @@ impl PostedQueue {
         let table = nodes[node as usize].value.place().table;
         self.tables[table as usize].remove(nodes, node);
     }
+}
+
+/// The node of the two whose receive was posted first.
+#[cold]
+fn older<K: Key, V: Posted + Default>(receives: &mut Slots<K, V>, one: u32, other: u32) -> u32 {
+    let mut order = |node: u32| receives.nodes()[node as usize].value.place().order;
+    if order(one) < order(other) { one } else { other }
 }
 
 /// Neighbours in the order of arrival.

@@ -114,16 +114,18 @@ impl<B: Buffer> Engine<B> {
     /// Plans a send that never queues: the length of the packet that carries `length` bytes to `peer` right now, or
     /// `None` where the message must queue ([`Engine::send`]). Give [`Engine::write_short`] that much of the port's
     /// memory, then tell [`Engine::sent_short`].
-    #[inline]
+    #[inline(always)]
     pub fn plan_short(&self, peer: PeerIndex, label: &Label, length: usize) -> Option<usize> {
         let link = self.peers.get(peer.0 as usize)?;
-        let header = wire::eager_header(label);
-        let fits = length as u64 <= link.credit_bytes
-            && link.is_eager(length as u64)
-            && length <= link.room(header)
-            && link.credit_messages > 0;
-        let first = link.alive && link.messages.is_empty() && link.reliability.is_none();
-        (fits && first).then_some(header + length)
+        let packet = wire::eager_header(label).checked_add(length)?;
+        let leaves = link.reliability.is_none()
+            && link.alive
+            && link.messages.is_empty()
+            && link.credit_messages > 0
+            && length as u64 <= link.credit_bytes
+            && packet as u64 <= link.config.mtu.0
+            && link.is_eager(length as u64);
+        leaves.then_some(packet)
     }
 
     /// Writes the packet that [`Engine::plan_short`] planned into the whole of `into`.
