@@ -36,18 +36,17 @@ fn carried(envelope: &Envelope) -> (u64, u64) {
 fn deliver(queue: Option<&Used<CompletionQueue>>, reader: Option<&mut Reader>, entry: Entry, source: Address) {
     let Some(queue) = queue else { return };
     match reader {
-        Some(reader) if reader.takes(queue.as_ptr()) => reader.put(&entry, || source),
+        Some(reader) if reader.is_of(queue.as_ptr()) && !reader.is_full() => reader.put(&entry, || source),
         // SAFETY: progress is made with the domain entered.
         _ => unsafe { queue.push(entry, source) },
     }
 }
 
-/// Where short messages go: into the present reader's array, if it reads the endpoint's queue of receives.
+/// Where short messages go: into the array of the reader of the endpoint's queue of receives, if it is present.
 struct Arrivals<'a> {
     reader: Option<&'a mut Reader>,
-    receives: *const CompletionQueue,
-    counters: &'a [(Used<Counter>, u64)],
-    addresses: &'a [Address],
+    counters: &'a Vec<(Used<Counter>, u64)>,
+    addresses: &'a Vec<Address>,
     found: usize,
 }
 
@@ -56,7 +55,7 @@ impl Take<Memory> for Arrivals<'_> {
     fn take(&mut self, context: u64, envelope: &Envelope, buffer: &Memory) -> bool {
         let wishes = buffer.wishes;
         let Some(reader) = &mut self.reader else { return false };
-        if wishes & (wish::REMOTE | wish::MULTIPLE | wish::DEFERRED) != 0 || !reader.takes(self.receives) {
+        if wishes & (wish::REMOTE | wish::MULTIPLE | wish::DEFERRED) != 0 || reader.is_full() {
             return false;
         }
         self.found += 1;
@@ -134,8 +133,8 @@ impl State {
     #[inline(always)]
     fn turn(&mut self, reader: Option<&mut Reader>) -> Result<usize> {
         let State { engine: Some(engine), receives, counters, addresses, .. } = self else { return Ok(0) };
-        let receives = receives.as_ref().map_or(std::ptr::null(), |queue| queue.as_ptr());
-        let mut arrivals = Arrivals { reader, receives, counters, addresses, found: 0 };
+        let reader = reader.filter(|reader| receives.as_ref().is_some_and(|queue| reader.is_of(queue.as_ptr())));
+        let mut arrivals = Arrivals { reader, counters, addresses, found: 0 };
         engine.turn_with(&mut arrivals)?;
         Ok(arrivals.found)
     }
