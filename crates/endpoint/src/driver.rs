@@ -222,7 +222,8 @@ impl<P: Port, B: Buffer> Driver<P, B> {
         self.flushed_first = false;
         let now = self.now();
         let Driver { engine, port, .. } = self;
-        let came = port.receive(RECEIVE_BUDGET, |peer, packet| engine.handle_packet_with(now, peer, packet, taker))?;
+        let came =
+            port.receive(RECEIVE_BUDGET, move |peer, packet| engine.handle_packet_with(now, peer, packet, taker))?;
         if self.port.arrivals() > self.engine.peers() {
             self.admit();
         }

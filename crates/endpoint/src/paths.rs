@@ -229,6 +229,13 @@ impl Paths {
         self.setbacks.notes()
     }
 
+    /// The way to a peer, which is opened where it is first written to.
+    #[inline(never)]
+    fn way(&mut self, peer: PeerIndex) -> Route {
+        let way = self.peers[peer.0 as usize].way;
+        if way == Route::Untried { self.reach(peer) } else { way }
+    }
+
     /// Opens the way to a peer that is first written to. Where a resource of the kernel is short, a later call tries again.
     #[cold]
     fn reach(&mut self, peer: PeerIndex) -> Route {
@@ -458,19 +465,16 @@ impl Port for Paths {
 
     #[inline(always)]
     fn send(&mut self, peer: PeerIndex, length: usize, fill: impl FnOnce(&mut [u8])) -> Result<Sent> {
-        let way = match self.peers.get(peer.0 as usize) {
-            Some(Peer { way: Route::Untried, .. }) => self.reach(peer),
-            Some(to) => to.way,
-            None => return Err(no_such_peer(peer)),
-        };
+        let Some(to) = self.peers.get(peer.0 as usize) else { return Err(no_such_peer(peer)) };
+        let way = if matches!(to.way, Route::Shm(_)) { to.way } else { self.way(peer) };
+        if let Route::Shm(index) = way {
+            let sent = self.shm.send(index, length, fill)?;
+            self.over_shm.count_sent(sent, length);
+            return Ok(sent);
+        }
         match way {
-            Route::Shm(index) => {
-                let sent = self.shm.send(index, length, fill)?;
-                self.over_shm.count_sent(sent, length);
-                Ok(sent)
-            }
             Route::Network(index) => self.send_afar(peer, index, length, fill),
-            Route::Untried => Ok(Sent::Full),
+            Route::Untried | Route::Shm(_) => Ok(Sent::Full),
             Route::Gone => Ok(Sent::Gone),
         }
     }

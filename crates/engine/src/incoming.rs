@@ -55,12 +55,9 @@ impl<B: Buffer> Engine<B> {
         let buffer = request.buffer.as_mut().filter(|buffer| payload.len() <= buffer.length())?;
         buffer.write(0, payload);
         self.counters.packets_received += 1;
-        let is_taken = taker.take(request.context, &envelope, buffer);
-        if is_taken {
+        self.posted.pop(&request.place);
+        if taker.take(request.context, &envelope, buffer) {
             request.buffer = None;
-        }
-        self.posted.remove_node(&mut self.receives, node);
-        if is_taken {
             self.receives.vacate(node);
         } else {
             self.complete(node, envelope);

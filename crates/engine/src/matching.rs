@@ -90,9 +90,9 @@ impl Table {
         Table { class, index: HashMap::default(), recent: None, chains: Vec::new(), free: Vec::new(), live: 0 }
     }
 
-    /// Appends node `node` of `nodes` to its key's chain.
+    /// Appends node `node` of `nodes` to its key's chain; returns the links that it is to have.
     #[inline(always)]
-    fn append(&mut self, nodes: &mut [impl Node], key: Matched, node: u32) {
+    fn append(&mut self, nodes: &mut [impl Node], key: Matched, node: u32) -> Links {
         let chain = match self.find(key) {
             Some(chain) => chain,
             None => self.open(key),
@@ -100,12 +100,12 @@ impl Table {
         self.live += 1;
         let ends = &mut self.chains[chain as usize];
         let previous = std::mem::replace(&mut ends.tail, node);
-        *nodes[node as usize].links() = Links { previous, next: NIL, chain };
         if ends.head == NIL {
             ends.head = node;
         } else {
             nodes[previous as usize].links().next = node;
         }
+        Links { previous, next: NIL, chain }
     }
 
     #[inline(always)]
@@ -274,14 +274,12 @@ impl PostedQueue {
         let (class, key) = Class::of(source, selector);
         let table = match self.tables.iter().position(|table| table.class == class) {
             Some(table) => table,
-            None => self.open_class(class),
+            None => self.open_class(Class { ..class }),
         };
         let (node, nodes) = (slots::index(receive), receives.nodes());
-        let place = nodes[node as usize].value.place();
-        place.order = self.posted;
-        place.table = table as u32;
+        let links = self.tables[table].append(nodes, key, node);
+        *nodes[node as usize].value.place() = Place { order: self.posted, table: table as u32, links };
         self.posted += 1;
-        self.tables[table].append(nodes, key, node);
     }
 
     #[cold]
@@ -308,7 +306,7 @@ impl PostedQueue {
         tag: Tag,
     ) -> Option<K> {
         let node = self.find(receives, peer, space, tag)?;
-        self.remove_node(receives, node);
+        self.pop(receives.nodes()[node as usize].value.place());
         Some(receives.key(node))
     }
 
@@ -321,18 +319,23 @@ impl PostedQueue {
         space: Space,
         tag: Tag,
     ) -> Option<u32> {
-        let mut oldest: Option<u32> = None;
+        let mut oldest = NIL;
         for table in &mut self.tables {
             if table.live == 0 || table.class.space != space {
                 continue;
             }
             let Some(node) = table.first(table.class.key(peer, tag)) else { continue };
-            oldest = Some(match oldest {
-                Some(best) => older(receives, best, node),
-                None => node,
-            });
+            oldest = if oldest == NIL { node } else { older(receives, oldest, node) };
         }
-        oldest
+        (oldest != NIL).then_some(oldest)
+    }
+
+    /// Takes out the receive at that place, which [`PostedQueue::find`] has found, hence the first of its chain.
+    #[inline(always)]
+    pub(crate) fn pop(&mut self, place: &Place) {
+        let table = &mut self.tables[place.table as usize];
+        table.live -= 1;
+        table.chains[place.links.chain as usize].head = place.links.next;
     }
 
     /// Whether any receive of this space waits.
@@ -342,13 +345,7 @@ impl PostedQueue {
 
     /// Withdraws a receive that is posted.
     pub fn remove<K: Key, V: Posted + Default>(&mut self, receives: &mut Slots<K, V>, receive: K) {
-        self.remove_node(receives, slots::index(receive));
-    }
-
-    /// Withdraws the posted receive at a node.
-    #[inline(always)]
-    pub(crate) fn remove_node<K: Key, V: Posted + Default>(&mut self, receives: &mut Slots<K, V>, node: u32) {
-        let nodes = receives.nodes();
+        let (node, nodes) = (slots::index(receive), receives.nodes());
         let table = nodes[node as usize].value.place().table;
         self.tables[table as usize].remove(nodes, node);
     }
@@ -385,7 +382,7 @@ impl Listed {
         if self.links.len() <= node as usize {
             self.links.resize(node as usize + 1, UNLINKED);
         }
-        self.table.append(&mut self.links, key, node);
+        self.links[node as usize] = self.table.append(&mut self.links, key, node);
     }
 }
 

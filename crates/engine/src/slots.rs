@@ -49,7 +49,7 @@ impl<K: Key, V: Default> Slots<K, V> {
     #[inline(always)]
     pub fn take(&mut self) -> (K, &mut V) {
         let index = self.free;
-        if index as usize == self.slots.len() {
+        if index as usize >= self.slots.len() {
             self.add();
         }
         let slot = &mut self.slots[index as usize];

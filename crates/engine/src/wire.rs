@@ -107,11 +107,11 @@ pub(crate) fn short(bytes: &[u8]) -> Option<(Label, &[u8])> {
         let (data, payload) = rest.split_first_chunk()?;
         (Some(u64::from_le_bytes(*data)), payload)
     };
-    let space = word >> 8 & 3;
-    if word != eager_word(space, data.is_some(), payload.len() as u32) {
+    if word & !(3 << 8) != eager_word(0, data.is_some(), payload.len() as u32) {
         return None;
     }
-    Some((Label { space: Space::from_wire(space as u8)?, tag: u64_at(head, 8), data }, payload))
+    let space = Space::from_wire((word >> 8) as u8 & 3)?;
+    Some((Label { space, tag: u64_at(head, 8), data }, payload))
 }
 
 impl<'a> Packet<'a> {

@@ -108,6 +108,7 @@ unsafe fn start(
     unsafe {
         let shell = Shell::of(ep);
         if flags.is_none() && shell.is_alias() {
+            let selector = TagSelector::masked(selector.tag(), selector.mask()).within(selector.space());
             return start_of_alias(ep, pieces, from, selector, context, shell.flags(RECEIVES));
         }
         let endpoint = Endpoint::of(ep);

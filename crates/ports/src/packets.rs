@@ -41,7 +41,7 @@ impl<Owner> PacketWriter<Owner> {
             return Ok(false);
         }
         self.bulk.write(length, fill);
-        self.slots.write(length as u16, |_| ());
+        self.slots.write(length as u16, 0, |_| ());
         Ok(true)
     }
 
@@ -50,7 +50,7 @@ impl<Owner> PacketWriter<Owner> {
     pub fn send_short(&mut self, length: usize, fill: impl FnOnce(&mut [u8])) -> bool {
         let has_room = self.slots.has_room();
         if has_room {
-            self.slots.write(length as u16, |payload| fill(&mut payload[..length]));
+            self.slots.write(length as u16, length, fill);
         }
         has_room
     }
@@ -63,7 +63,7 @@ impl<Owner> PacketWriter<Owner> {
         if !provide(growth)? {
             return Ok(false);
         }
-        self.slots.write(GROWN, |payload| payload[..8].copy_from_slice(&(growth.to as u64).to_le_bytes()));
+        self.slots.write(GROWN, 8, |size| size.copy_from_slice(&(growth.to as u64).to_le_bytes()));
         self.bulk.grow(growth.to);
         // The announcement may have taken the last slot.
         Ok(self.slots.has_room() && self.bulk.has_room(length, self.slots.progress()))
@@ -226,7 +226,7 @@ mod tests {
             let mut believed = 256;
             for to in sizes {
                 assert!(writer.slots.has_room());
-                writer.slots.write(GROWN, |payload| payload[..8].copy_from_slice(&to.to_le_bytes()));
+                writer.slots.write(GROWN, 8, |size| size.copy_from_slice(&to.to_le_bytes()));
                 let garbage = reader.receive(1, |packet| assert!(packet.len() <= MTU.min(believed as usize / 4)));
                 let good = to.is_power_of_two() && to > believed && to <= 8192;
                 prop_assert_eq!(garbage == 0, good);

@@ -117,14 +117,14 @@ impl<Owner> Writer<Owner> {
         self.position < self.limit
     }
 
-    /// Writes the next slot. Call only after [`Writer::has_room`] said so.
+    /// Writes the next slot, of whose payload `fill` gets the first `length` bytes. Call only after [`Writer::has_room`] said so.
     #[inline(always)]
-    pub fn write(&mut self, tag: u16, fill: impl FnOnce(&mut [u8; PAYLOAD])) {
+    pub fn write(&mut self, tag: u16, length: usize, fill: impl FnOnce(&mut [u8])) {
         debug_assert!(self.position < self.limit);
         let slot = self.memory.slot(self.position);
         // SAFETY: the slot is free, so an honest consumer does not look at it; a hostile one may read anything of
         // a region it maps, and the bytes are plain data.
-        slot.payload.with_mut(|payload| fill(unsafe { &mut (*payload).0 }));
+        fill(slot.payload.with_mut(|payload| unsafe { &mut (&mut (*payload).0)[..length] }));
         slot.word.store((self.position + 1) << 16 | u64::from(tag), Ordering::Release);
         self.position += 1;
     }
@@ -219,7 +219,7 @@ impl Producer {
         assert!(length <= PAYLOAD, "a slot holds {PAYLOAD} bytes, not {length}");
         let room = self.0.has_room();
         if room {
-            self.0.write(length as u16, |payload| fill(&mut payload[..length]));
+            self.0.write(length as u16, length, fill);
         }
         room
     }
