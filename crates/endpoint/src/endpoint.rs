@@ -183,13 +183,13 @@ impl<P: Port + Send + 'static, B: Buffer> Endpoint<P, B> {
     #[inline(never)]
     pub fn inject(&mut self, peer: PeerIndex, label: impl Into<Label>, bytes: &[u8]) -> Result<bool> {
         let label = label.into();
-        each!(&mut self.place, layer => layer.inject(peer, label, bytes))
+        each!(&mut self.place, layer => layer.inject(peer, &label, bytes))
     }
 
     /// As [`Endpoint::inject`] at placement `app`, compiled into its caller. False also at other placements and where the port
     /// has failed, which `inject` then tells.
     #[inline(always)]
-    pub fn inject_here(&mut self, peer: PeerIndex, label: Label, bytes: &[u8]) -> bool {
+    pub fn inject_here(&mut self, peer: PeerIndex, label: &Label, bytes: &[u8]) -> bool {
         match &mut self.place {
             Place::App(driver) => matches!(driver.inject(peer, label, bytes), Ok(true)),
             _ => false,

@@ -90,6 +90,15 @@ pub(crate) fn write_again<B: Buffer>(request: &SendRequest<B>, stored: &Stored, 
     request.buffer.read(offset, room);
 }
 
+/// Does the same as [`Engine::write_short`], from plain bytes.
+// Out of line, so that closures that call it are small enough to be compiled into the port.
+#[inline(never)]
+pub fn write_bytes(label: &Label, payload: &[u8], into: &mut [u8]) {
+    let (head, room) = into.split_at_mut(wire::eager_header(label));
+    wire::write_eager(label, payload.len() as u32, head);
+    copy(room, payload);
+}
+
 impl<B: Buffer> Engine<B> {
     /// The next peer that may have something to transmit. Ask [`Engine::plan`] until it returns `None`; after a port
     /// was full, hand the peer back with [`Engine::defer`].
@@ -134,14 +143,6 @@ impl<B: Buffer> Engine<B> {
         let (head, room) = into.split_at_mut(wire::eager_header(label));
         wire::write_eager(label, room.len() as u32, head);
         payload.read(0, room);
-    }
-
-    /// Does the same as [`Engine::write_short`], from plain bytes.
-    #[inline(always)]
-    pub fn write_bytes(label: &Label, payload: &[u8], into: &mut [u8]) {
-        let (head, room) = into.split_at_mut(wire::eager_header(label));
-        wire::write_eager(label, payload.len() as u32, head);
-        copy(room, payload);
     }
 
     /// Tells that the port has taken a packet of `length` bytes for which nothing completes.

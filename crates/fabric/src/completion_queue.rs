@@ -279,7 +279,7 @@ impl CompletionQueue {
     /// `into` holds `count` entries, `sources` is NULL or holds as many addresses.
     #[inline]
     unsafe fn take(&self, into: *mut c_void, count: usize, sources: *mut Address) -> Signed {
-        let mut entered = self.domain.enter();
+        let entered = self.domain.enter();
         let mut reader =
             Reader { queue: self, at: into.cast(), sources, entry: self.entry, left: count, failed: false };
         // SAFETY: the domain is entered; no reference into the state is kept while endpoints progress, which push to it.
