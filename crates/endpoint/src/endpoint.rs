@@ -257,8 +257,8 @@ impl<P: Port + Send + 'static, B: Buffer> Endpoint<P, B> {
 
     /// Takes a request that has ended already; moves nothing. Cheaper than [`Endpoint::poll`] where one came just before.
     #[inline]
-    pub fn take_ended(&mut self) -> Result<Option<Completion<B>>> {
-        look!(&mut self.place, here => Ok(here.next_completion()), node => Ok(node.take_ended()))
+    pub fn take_ended(&mut self) -> Option<Completion<B>> {
+        look!(&mut self.place, here => here.next_completion(), node => node.take_ended())
     }
 
     /// Hands everything sent so far to the wire. At `core:N` the engine does so by itself.

@@ -36,7 +36,7 @@ const ANNOUNCE: u8 = 1;
 
 #[inline]
 pub(crate) fn eager_header(label: &Label) -> usize {
-    if label.data.is_some() { EAGER_DATA_HEADER } else { EAGER_HEADER }
+    EAGER_HEADER + usize::from(label.data.is_some()) * (EAGER_DATA_HEADER - EAGER_HEADER)
 }
 
 /// One packet of the message layer.
@@ -82,7 +82,7 @@ const HAS_DATA_BIT: u64 = (HAS_DATA as u64) << 16;
 /// The first word of an eager message's header.
 #[inline(always)]
 fn eager_word(space: u64, has_data: bool, length: u32) -> u64 {
-    u64::from(EAGER) | space << 8 | if has_data { HAS_DATA_BIT } else { 0 } | u64::from(length) << 32
+    u64::from(EAGER) | space << 8 | u64::from(has_data) * HAS_DATA_BIT | u64::from(length) << 32
 }
 
 /// Writes the header of an eager message of `length` bytes into the whole of `head`.

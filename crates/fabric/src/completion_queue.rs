@@ -57,6 +57,7 @@ impl Waiting {
     }
 
     /// Moves entries into the reader's array as far as it has room.
+    #[inline(never)]
     fn read_into(&mut self, reader: &mut Reader) {
         let count = self.len().min(reader.left);
         let upto = self.read + count;

@@ -1,6 +1,6 @@
 //! From the engine's completions to entries in completion queues.
 
-use endpoint::{Completion, Direction, Envelope, Source, Status, Take};
+use endpoint::{Completion, Direction, Endpoint as Engine, Envelope, Source, Status, Take};
 use machine::{Fault, FaultKind, PeerIndex, Result};
 
 use crate::abi::completion::{Entry, ErrorEntry};
@@ -12,6 +12,7 @@ use crate::counter::{Counter, count};
 use crate::endpoint::{NOBODY, State, address_of};
 use crate::memory::{Memory, wish};
 use crate::object::{Context, Used};
+use crate::record::Record;
 use crate::refuse::signed;
 
 /// Most completions handled in one go without a reader, so that a counter's read returns.
@@ -82,15 +83,39 @@ impl State {
 
     #[inline(never)]
     fn make_progress(&mut self, mut reader: Option<&mut Reader>) {
-        let Some(engine) = &mut self.engine else { return self.share_out() };
+        if self.engine.is_none() {
+            return self.share_out();
+        }
         if self.failed {
             if let Some(reader) = reader {
                 reader.failed = true;
             }
             return;
         }
-        if let Some(record) = &mut self.record
-            && record.is_due()
+        if self.record.as_mut().is_some_and(Record::is_due) {
+            self.write_record();
+        }
+        let found = match self.has_ended() {
+            true => Ok(0),
+            false => self.turn(reader.as_deref_mut()),
+        };
+        match found {
+            Ok(found) if self.has_ended() => self.finish_ended(found, reader),
+            Ok(0) => self.engine.iter_mut().for_each(Engine::relax),
+            Ok(_) => self.hand_over_found(),
+            Err(fault) => drop(self.fail(&fault)),
+        }
+    }
+
+    #[inline(always)]
+    fn has_ended(&self) -> bool {
+        self.engine.as_ref().is_some_and(Engine::has_ended)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn write_record(&mut self) {
+        if let (Some(record), Some(engine)) = (&mut self.record, &mut self.engine)
             && !record.write(
                 engine,
                 self.domain.account.as_ref().map(Account::sums),
@@ -99,33 +124,26 @@ impl State {
         {
             self.record = None;
         }
-        let mut found = match engine.has_ended() {
-            true => 0,
-            false => match self.turn(reader.as_deref_mut()) {
-                Ok(found) => found,
-                Err(fault) => {
-                    self.fail(&fault);
-                    return;
-                }
-            },
-        };
-        // At least one completion: a reader without room still drives peers' requests.
-        while found == 0 || reader.as_ref().map_or(found < UNREAD_AT_ONCE, |reader| !reader.is_full()) {
-            let Some(engine) = &mut self.engine else { return };
-            match engine.take_ended() {
-                Ok(Some(done)) => self.finish(done, reader.as_deref_mut()),
-                Ok(None) if found == 0 => return engine.relax(),
-                Ok(None) => {
-                    engine.relieved();
-                    break;
-                }
-                Err(fault) => {
-                    self.fail(&fault);
-                    return;
-                }
-            }
+    }
+
+    /// Finishes requests that have ended, at least one: a reader without room still drives peers' requests. `found` have been
+    /// before.
+    // Out of line: most short messages pass by it.
+    #[inline(never)]
+    fn finish_ended(&mut self, mut found: usize, mut reader: Option<&mut Reader>) {
+        while (found == 0 || reader.as_ref().map_or(found < UNREAD_AT_ONCE, |reader| !reader.is_full()))
+            && let Some(done) = self.engine.as_mut().and_then(Engine::take_ended)
+        {
+            self.finish(done, reader.as_deref_mut());
             found += 1;
         }
+        self.hand_over_found();
+    }
+
+    /// Ends a poll that has found something.
+    #[inline]
+    fn hand_over_found(&mut self) {
+        self.engine.iter_mut().for_each(Engine::relieved);
         self.hand_over();
     }
 
