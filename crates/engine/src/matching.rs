@@ -79,7 +79,7 @@ struct Table {
     class: Class,
     /// Index of each key's chain. The key looked up last is remembered: messages of one key tend to follow one another.
     index: HashMap<Matched, u32, foldhash::fast::RandomState>,
-    recent: Option<(Matched, u32)>,
+    recent: (Matched, u32),
     chains: Vec<Chain>,
     free: Vec<u32>,
     live: usize,
@@ -87,7 +87,9 @@ struct Table {
 
 impl Table {
     fn new(class: Class) -> Self {
-        Table { class, index: HashMap::default(), recent: None, chains: Vec::new(), free: Vec::new(), live: 0 }
+        // No message has this key.
+        let recent = ((if class.any_source { 0 } else { ANY }, 0), NIL);
+        Table { class, index: HashMap::default(), recent, chains: Vec::new(), free: Vec::new(), live: 0 }
     }
 
     /// Appends node `node` of `nodes` to its key's chain; returns the links that it is to have.
@@ -110,15 +112,12 @@ impl Table {
 
     #[inline(always)]
     fn find(&mut self, key: Matched) -> Option<u32> {
-        match self.recent {
-            Some((recent, chain)) if recent == key => Some(chain),
-            _ => self.look_up(key),
-        }
+        if self.recent.0 == key { Some(self.recent.1) } else { self.look_up(key) }
     }
 
     fn look_up(&mut self, key: Matched) -> Option<u32> {
         let chain = *self.index.get(&key)?;
-        self.recent = Some((key, chain));
+        self.recent = (key, chain);
         Some(chain)
     }
 
@@ -146,7 +145,7 @@ impl Table {
         });
         self.chains[chain as usize] = EMPTY;
         self.index.insert(key, chain);
-        self.recent = Some((key, chain));
+        self.recent = (key, chain);
         chain
     }
 

@@ -178,23 +178,13 @@ impl Reader {
     #[inline(always)]
     pub fn put(&mut self, entry: &Entry, source: impl FnOnce() -> Address) {
         debug_assert!(self.left > 0);
-        let Entry { op_context, flags, length, .. } = *entry;
-        let at = self.at.cast::<Entry>();
         // SAFETY: there is room for `left` entries of `entry` bytes at `at`, and for a source each; all formats are beginnings
-        // of `Entry`. It is written part by part, as its address would have it in memory first.
+        // of `Entry`.
         unsafe {
             if self.entry == TAGGED_ENTRY {
-                at.write_unaligned(*entry);
+                self.at.cast::<Entry>().write_unaligned(*entry);
             } else {
-                (&raw mut (*at).op_context).write_unaligned(op_context);
-                if self.entry >= MSG_ENTRY {
-                    (&raw mut (*at).flags).write_unaligned(flags);
-                    (&raw mut (*at).length).write_unaligned(length);
-                }
-                if self.entry >= DATA_ENTRY {
-                    (&raw mut (*at).buffer).write_unaligned(entry.buffer);
-                    (&raw mut (*at).data).write_unaligned(entry.data);
-                }
+                self.put_beginning(Entry { ..*entry });
             }
             self.at = self.at.add(self.entry);
             if !self.sources.is_null() {
@@ -203,6 +193,15 @@ impl Reader {
             }
         }
         self.left -= 1;
+    }
+
+    /// Writes as much of an entry as the format has.
+    // Out of line, with a copy: the entry of the usual format need not lie in memory.
+    #[cold]
+    #[inline(never)]
+    fn put_beginning(&mut self, entry: Entry) {
+        // SAFETY: as in `put`, which has checked that the format is shorter than the entry.
+        unsafe { self.at.copy_from_nonoverlapping((&raw const entry).cast(), self.entry) };
     }
 }
 
