@@ -82,7 +82,7 @@ const HAS_DATA_BIT: u64 = (HAS_DATA as u64) << 16;
 /// The first word of an eager message's header.
 #[inline(always)]
 fn eager_word(space: u64, has_data: bool, length: u32) -> u64 {
-    u64::from(EAGER) | space << 8 | u64::from(has_data) * HAS_DATA_BIT | u64::from(length) << 32
+    u64::from(EAGER) | space << 8 | (u64::from(has_data) * HAS_DATA_BIT) | u64::from(length) << 32
 }
 
 /// Writes the header of an eager message of `length` bytes into the whole of `head`.
