@@ -142,16 +142,17 @@ impl<'a> Packet<'a> {
             }
             REQUEST => {
                 exactly(REQUEST_HEADER)?;
-                if bytes[2] & !(HAS_DATA | FAST) != 0 {
+                let flags = bytes[2];
+                if flags & !(HAS_DATA | FAST) != 0 {
                     return None;
                 }
-                let data = (bytes[2] & HAS_DATA != 0).then(|| u64_at(bytes, 40));
+                let data = (flags & HAS_DATA != 0).then(|| u64_at(bytes, 40));
                 Packet::Request {
                     label: Label { space: Space::from_wire(bytes[1])?, tag: u64_at(bytes, 8), data },
                     length: u64_at(bytes, 16),
                     sender: u64_at(bytes, 24),
                     address: u64_at(bytes, 32),
-                    fast: bytes[2] & FAST != 0,
+                    fast: flags & FAST != 0,
                 }
             }
             CLEAR => {
