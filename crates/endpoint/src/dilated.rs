@@ -157,7 +157,7 @@ impl<P: Port, B: Buffer> DilatedDriver<P, B> {
 
     #[cold]
     #[inline(never)]
-    pub fn inject(&mut self, peer: PeerIndex, label: Label, bytes: &[u8]) -> Result<bool> {
+    pub fn inject(&mut self, peer: PeerIndex, label: &Label, bytes: &[u8]) -> Result<bool> {
         self.stretched(|_| true, |driver| driver.inject(peer, label, bytes))
     }
 

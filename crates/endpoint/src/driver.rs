@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use engine::{
     Apart, Claim, Completion, Engine, Label, LinkConfig, Request, Source, TagSelector, Take, TakeNothing,
-    unknown_claim, unknown_peer,
+    unknown_claim, unknown_peer, write_bytes,
 };
 use machine::{Nanoseconds, Notice, PeerIndex, Port, Result, Sent};
 
@@ -148,9 +148,9 @@ impl<P: Port, B: Buffer> Driver<P, B> {
 
     /// Sends as [`Driver::send`] does, if `bytes` can leave at once; then nothing completes. False otherwise.
     #[inline(always)]
-    pub fn inject(&mut self, peer: PeerIndex, label: Label, bytes: &[u8]) -> Result<bool> {
-        let Some(length) = self.engine.plan_short(peer, &label, bytes.len()) else { return Ok(false) };
-        if self.port.send(peer, length, |into| Engine::<B>::write_bytes(&label, bytes, into))? != Sent::Taken {
+    pub fn inject(&mut self, peer: PeerIndex, label: &Label, bytes: &[u8]) -> Result<bool> {
+        let Some(length) = self.engine.plan_short(peer, label, bytes.len()) else { return Ok(false) };
+        if self.port.send(peer, length, |into| write_bytes(label, bytes, into))? != Sent::Taken {
             return Ok(false);
         }
         self.engine.injected(peer, bytes.len() as u64);
@@ -222,7 +222,8 @@ impl<P: Port, B: Buffer> Driver<P, B> {
         self.flushed_first = false;
         let now = self.now();
         let Driver { engine, port, .. } = self;
-        let came = port.receive(RECEIVE_BUDGET, |peer, packet| engine.handle_packet_with(now, peer, packet, taker))?;
+        let came =
+            port.receive(RECEIVE_BUDGET, move |peer, packet| engine.handle_packet_with(now, peer, packet, taker))?;
         if self.port.arrivals() > self.engine.peers() {
             self.admit();
         }

@@ -183,13 +183,13 @@ impl<P: Port + Send + 'static, B: Buffer> Endpoint<P, B> {
     #[inline(never)]
     pub fn inject(&mut self, peer: PeerIndex, label: impl Into<Label>, bytes: &[u8]) -> Result<bool> {
         let label = label.into();
-        each!(&mut self.place, layer => layer.inject(peer, label, bytes))
+        each!(&mut self.place, layer => layer.inject(peer, &label, bytes))
     }
 
     /// As [`Endpoint::inject`] at placement `app`, compiled into its caller. False also at other placements and where the port
     /// has failed, which `inject` then tells.
     #[inline(always)]
-    pub fn inject_here(&mut self, peer: PeerIndex, label: Label, bytes: &[u8]) -> bool {
+    pub fn inject_here(&mut self, peer: PeerIndex, label: &Label, bytes: &[u8]) -> bool {
         match &mut self.place {
             Place::App(driver) => matches!(driver.inject(peer, label, bytes), Ok(true)),
             _ => false,
@@ -201,13 +201,17 @@ impl<P: Port + Send + 'static, B: Buffer> Endpoint<P, B> {
     pub fn receive(&mut self, source: Source, selector: TagSelector, buffer: B, context: u64) -> Result<Request> {
         match &mut self.place {
             Place::App(driver) => driver.receive(source, selector, buffer, context),
-            _ => self.receive_elsewhere(source, selector, buffer, context),
+            _ => self.receive_elsewhere((source, selector, buffer, context)),
         }
     }
 
-    /// Out of line, so that only the commonest placement is compiled into callers.
+    /// Out of line, so that only the commonest placement is compiled into callers, and with one argument, so that these need not
+    /// have the parts in memory.
     #[inline(never)]
-    fn receive_elsewhere(&mut self, source: Source, selector: TagSelector, buffer: B, context: u64) -> Result<Request> {
+    fn receive_elsewhere(
+        &mut self,
+        (source, selector, buffer, context): (Source, TagSelector, B, u64),
+    ) -> Result<Request> {
         each!(&mut self.place, layer => layer.receive(source, selector, buffer, context))
     }
 
@@ -253,8 +257,8 @@ impl<P: Port + Send + 'static, B: Buffer> Endpoint<P, B> {
 
     /// Takes a request that has ended already; moves nothing. Cheaper than [`Endpoint::poll`] where one came just before.
     #[inline]
-    pub fn take_ended(&mut self) -> Result<Option<Completion<B>>> {
-        look!(&mut self.place, here => Ok(here.next_completion()), node => Ok(node.take_ended()))
+    pub fn take_ended(&mut self) -> Option<Completion<B>> {
+        look!(&mut self.place, here => here.next_completion(), node => node.take_ended())
     }
 
     /// Hands everything sent so far to the wire. At `core:N` the engine does so by itself.

@@ -78,7 +78,7 @@ pub struct Paths {
     from_network: Vec<PeerIndex>,
     /// Number of peers that the engine knows.
     admitted: usize,
-    /// Packets that came right behind an introduction.
+    /// Packets that came right behind an introduction over the network.
     early: VecDeque<(PeerIndex, Vec<u8>)>,
     incoming_shm: usize,
     schedule: PollSchedule,
@@ -227,6 +227,13 @@ impl Paths {
     /// Setbacks in reaching peers, a sentence each.
     pub fn setbacks(&self) -> Vec<String> {
         self.setbacks.notes()
+    }
+
+    /// The way to a peer, which is opened where it is first written to.
+    #[inline(never)]
+    fn way(&mut self, peer: PeerIndex) -> Route {
+        let way = self.peers[peer.0 as usize].way;
+        if way == Route::Untried { self.reach(peer) } else { way }
     }
 
     /// Opens the way to a peer that is first written to. Where a resource of the kernel is short, a later call tries again.
@@ -386,44 +393,42 @@ impl Paths {
         Ok(())
     }
 
-    /// Sends to a peer over the network, or to one that was not written to yet.
+    /// Sends to a peer over the network, where it is number `index`.
     // Not inlined: sends over shared memory take half the instructions without it.
     #[inline(never)]
-    fn send_afar(&mut self, peer: PeerIndex, way: Route, length: usize, fill: impl FnOnce(&mut [u8])) -> Result<Sent> {
-        match if way == Route::Untried { self.reach(peer) } else { way } {
-            Route::Shm(index) => {
-                let sent = self.shm.send(index, length, fill)?;
-                self.over_shm.count_sent(sent, length);
-                Ok(sent)
-            }
-            Route::Network(index) => {
-                if !self.peers[peer.0 as usize].introduced {
-                    self.introduce(peer, index)?;
-                }
-                let sent = self.network.send(index, length, fill)?;
-                self.over_network.count_sent(sent, length);
-                Ok(sent)
-            }
-            Route::Untried => Ok(Sent::Full),
-            Route::Gone => Ok(Sent::Gone),
+    fn send_afar(
+        &mut self,
+        peer: PeerIndex,
+        index: PeerIndex,
+        length: usize,
+        fill: impl FnOnce(&mut [u8]),
+    ) -> Result<Sent> {
+        if !self.peers[peer.0 as usize].introduced {
+            self.introduce(peer, index)?;
         }
+        let sent = self.network.send(index, length, fill)?;
+        self.over_network.count_sent(sent, length);
+        Ok(sent)
     }
 
     /// Receives packets from the network.
     // Not inlined for the same reason as `send_afar`.
     #[inline(never)]
-    fn receive_from_afar(&mut self, budget: usize, mut deliver: impl FnMut(PeerIndex, &[u8])) -> Result<usize> {
+    fn receive_from_afar(&mut self, budget: usize, deliver: &mut dyn FnMut(PeerIndex, &[u8])) -> Result<usize> {
         let Paths { network, from_network, over_network, peers, .. } = self;
-        let got = network.receive(budget, |index, packet| {
-            // A peer introduces itself until it hears from us.
-            if introduction::is_one(packet) {
-                return;
-            }
-            let peer = from_network[index.0 as usize];
-            peers[peer.0 as usize].introduced = true;
-            over_network.count_received(packet.len());
-            deliver(peer, packet);
-        })?;
+        let early = self.early.len();
+        self.early.drain(..).for_each(|(peer, packet)| deliver(peer, &packet));
+        let got = early
+            + network.receive(budget, |index, packet| {
+                // A peer introduces itself until it hears from us.
+                if introduction::is_one(packet) {
+                    return;
+                }
+                let peer = from_network[index.0 as usize];
+                peers[peer.0 as usize].introduced = true;
+                over_network.count_received(packet.len());
+                deliver(peer, packet);
+            })?;
         self.network_rest.begin(got == 0 && self.incoming_shm > 0 && !self.network.wire().looks_at_memory());
         Ok(got)
     }
@@ -445,6 +450,11 @@ impl Paths {
     }
 }
 
+#[cold]
+fn no_such_peer(peer: PeerIndex) -> Fault {
+    Fault::new(format!("peer {}", peer.0), "there is no such peer", "insert its name first")
+}
+
 impl Port for Paths {
     /// The network port's, mostly; what differs by peer is in the settings of its link.
     fn capabilities(&self) -> Capabilities {
@@ -455,14 +465,17 @@ impl Port for Paths {
 
     #[inline(always)]
     fn send(&mut self, peer: PeerIndex, length: usize, fill: impl FnOnce(&mut [u8])) -> Result<Sent> {
-        match self.peers.get(peer.0 as usize).map(|to| to.way) {
-            Some(Route::Shm(index)) => {
-                let sent = self.shm.send(index, length, fill)?;
-                self.over_shm.count_sent(sent, length);
-                Ok(sent)
-            }
-            Some(way) => self.send_afar(peer, way, length, fill),
-            None => Err(Fault::new(format!("peer {}", peer.0), "there is no such peer", "insert its name first")),
+        let Some(to) = self.peers.get(peer.0 as usize) else { return Err(no_such_peer(peer)) };
+        let way = if matches!(to.way, Route::Shm(_)) { to.way } else { self.way(peer) };
+        if let Route::Shm(index) = way {
+            let sent = self.shm.send(index, length, fill)?;
+            self.over_shm.count_sent(sent, length);
+            return Ok(sent);
+        }
+        match way {
+            Route::Network(index) => self.send_afar(peer, index, length, fill),
+            Route::Untried | Route::Shm(_) => Ok(Sent::Full),
+            Route::Gone => Ok(Sent::Gone),
         }
     }
 
@@ -497,12 +510,8 @@ impl Port for Paths {
                 deliver(from_shm[index.0 as usize], packet);
             })?;
         }
-        while let Some((peer, packet)) = self.early.pop_front() {
-            came += 1;
-            deliver(peer, &packet);
-        }
         if !self.from_network.is_empty() && self.network_rest.is_over() {
-            came += self.receive_from_afar(budget, deliver)?;
+            came += self.receive_from_afar(budget, &mut deliver)?;
         }
         if self.schedule.are_due(self.is_alone()) {
             self.look_for_callers(budget)?;

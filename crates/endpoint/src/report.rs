@@ -12,9 +12,10 @@ use crate::settle::Placed;
 /// Packets and bytes that went over one port.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Carried {
+    // The two counts of one packet lie apart: of neighbours the compiler makes a vector, which costs more.
     pub packets_sent: u64,
-    pub bytes_sent: u64,
     pub packets_received: u64,
+    pub bytes_sent: u64,
     pub bytes_received: u64,
     /// Bytes read from peers' memory.
     pub bytes_fetched: u64,

@@ -436,7 +436,7 @@ fn waits(end: &mut Joined, polls: u32) -> bool {
         if !end.can_skip_poll() {
             end.turn_with(&mut TakeNothing).unwrap();
         }
-        let ended = end.take_ended().unwrap().is_some();
+        let ended = end.take_ended().is_some();
         end.relax();
         ended
     })

@@ -167,7 +167,7 @@ impl<B: Buffer> Engine<B> {
     #[inline]
     pub(crate) fn relieve_senders(&mut self, source: Source) {
         // Less than a quarter of either credit is freed and untold, so that more than half of a used-up one is held.
-        if self.unexpected.len() as u32 >= self.least_credit / 2 || self.half_filled > 0 {
+        if self.unexpected.len() as u32 >= self.half_credit || self.half_filled > 0 {
             self.relieve_all(source);
         }
     }

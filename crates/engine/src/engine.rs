@@ -101,8 +101,8 @@ pub struct Engine<B> {
     pub(crate) departed: Vec<SendKey>,
     pub(crate) short_sends: u64,
     next_timeout: Option<Nanoseconds>,
-    /// The fewest messages that any peer may leave unmatched.
-    pub(crate) least_credit: u32,
+    /// Half of the fewest messages that any peer may leave unmatched.
+    pub(crate) half_credit: u32,
     /// Peers whose unmatched messages hold more than half of their credit for bytes.
     pub(crate) half_filled: usize,
     /// Messages that peers may still be allowed beyond their credit.
@@ -138,7 +138,7 @@ impl<B: Buffer> Engine<B> {
             departed: Vec::new(),
             short_sends: 0,
             next_timeout: None,
-            least_credit: u32::MAX,
+            half_credit: u32::MAX,
             half_filled: 0,
             widening: MOST_WIDENED,
             counters: Counters::default(),
@@ -156,7 +156,7 @@ impl<B: Buffer> Engine<B> {
         assert!(config.credit_messages > 0, "without credit no message could ever be sent");
         let window = config.reliability.as_ref().map_or(1, |reliability| reliability.window);
         assert!((1..=1 << 16).contains(&window), "a window of {window} packets is not within 1 to 65,536");
-        self.least_credit = self.least_credit.min(config.credit_messages);
+        self.half_credit = self.half_credit.min(config.credit_messages / 2);
         self.peers.push(Peer::new(config));
         PeerIndex((self.peers.len() - 1) as u32)
     }

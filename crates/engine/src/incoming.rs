@@ -55,18 +55,21 @@ impl<B: Buffer> Engine<B> {
         let buffer = request.buffer.as_mut().filter(|buffer| payload.len() <= buffer.length())?;
         buffer.write(0, payload);
         self.counters.packets_received += 1;
-        let is_taken = taker.take(request.context, &envelope, buffer);
-        if is_taken {
+        self.posted.pop(&request.place);
+        if taker.take(request.context, &envelope, buffer) {
             request.buffer = None;
-        }
-        self.posted.remove_node(&mut self.receives, node);
-        if is_taken {
             self.receives.vacate(node);
         } else {
-            self.finish_receive(self.receives.key(node), envelope, Status::Done);
+            self.complete(node, envelope);
         }
         self.free_credit(peer, label.space, length);
         Some(())
+    }
+
+    /// Ends a receive that has all of its message.
+    #[inline(never)]
+    fn complete(&mut self, node: u32, envelope: Envelope) {
+        self.finish_receive(self.receives.key(node), envelope, Status::Done);
     }
 
     /// Takes in one packet from `peer`, with whatever bytes: malformed packets are counted and dropped, and a peer that

@@ -42,7 +42,7 @@ pub use buffer::{Buffer, copy};
 pub use config::{LinkConfig, ReliabilityConfig};
 pub use engine::{Counters, Engine, Refusal};
 pub use incoming::{Take, TakeNothing};
-pub use outgoing::Apart;
+pub use outgoing::{Apart, write_bytes};
 pub use request::{Completion, Direction, ReceiveKey, Request, SendKey, Status, from_wire, to_wire, unknown_peer};
 pub use tag::{Envelope, Label, Source, Space, Tag, TagSelector};
 pub use unexpected::{Claim, unknown_claim};

@@ -43,7 +43,7 @@ impl Class {
     }
 }
 
-/// The entries of one key, first come first served.
+/// The entries of one key, first come first served. `tail` is of no account where there are none.
 #[derive(Clone, Copy)]
 struct Chain {
     head: u32,
@@ -54,6 +54,7 @@ const EMPTY: Chain = Chain { head: NIL, tail: NIL };
 
 #[derive(Debug, Clone, Copy)]
 struct Links {
+    /// Of no account in the first of a chain, so that this can leave without a look at the next.
     previous: u32,
     next: u32,
     chain: u32,
@@ -78,7 +79,7 @@ struct Table {
     class: Class,
     /// Index of each key's chain. The key looked up last is remembered: messages of one key tend to follow one another.
     index: HashMap<Matched, u32, foldhash::fast::RandomState>,
-    recent: Option<(Matched, u32)>,
+    recent: (Matched, u32),
     chains: Vec<Chain>,
     free: Vec<u32>,
     live: usize,
@@ -86,38 +87,37 @@ struct Table {
 
 impl Table {
     fn new(class: Class) -> Self {
-        Table { class, index: HashMap::default(), recent: None, chains: Vec::new(), free: Vec::new(), live: 0 }
+        // No message has this key.
+        let recent = ((if class.any_source { 0 } else { ANY }, 0), NIL);
+        Table { class, index: HashMap::default(), recent, chains: Vec::new(), free: Vec::new(), live: 0 }
     }
 
-    /// Appends node `node` of `nodes` to its key's chain.
+    /// Appends node `node` of `nodes` to its key's chain; returns the links that it is to have.
     #[inline(always)]
-    fn append(&mut self, nodes: &mut [impl Node], key: Matched, node: u32) {
+    fn append(&mut self, nodes: &mut [impl Node], key: Matched, node: u32) -> Links {
         let chain = match self.find(key) {
             Some(chain) => chain,
             None => self.open(key),
         };
+        self.live += 1;
         let ends = &mut self.chains[chain as usize];
-        *nodes[node as usize].links() = Links { previous: ends.tail, next: NIL, chain };
-        if ends.tail == NIL {
+        let previous = std::mem::replace(&mut ends.tail, node);
+        if ends.head == NIL {
             ends.head = node;
         } else {
-            nodes[ends.tail as usize].links().next = node;
+            nodes[previous as usize].links().next = node;
         }
-        ends.tail = node;
-        self.live += 1;
+        Links { previous, next: NIL, chain }
     }
 
     #[inline(always)]
     fn find(&mut self, key: Matched) -> Option<u32> {
-        match self.recent {
-            Some((recent, chain)) if recent == key => Some(chain),
-            _ => self.look_up(key),
-        }
+        if self.recent.0 == key { Some(self.recent.1) } else { self.look_up(key) }
     }
 
     fn look_up(&mut self, key: Matched) -> Option<u32> {
         let chain = *self.index.get(&key)?;
-        self.recent = Some((key, chain));
+        self.recent = (key, chain);
         Some(chain)
     }
 
@@ -145,7 +145,7 @@ impl Table {
         });
         self.chains[chain as usize] = EMPTY;
         self.index.insert(key, chain);
-        self.recent = Some((key, chain));
+        self.recent = (key, chain);
         chain
     }
 
@@ -159,17 +159,17 @@ impl Table {
     fn remove(&mut self, nodes: &mut [impl Node], node: u32) {
         let Links { previous, next, chain } = *nodes[node as usize].links();
         let ends = &mut self.chains[chain as usize];
-        if previous == NIL {
+        self.live -= 1;
+        if ends.head == node {
             ends.head = next;
-        } else {
-            nodes[previous as usize].links().next = next;
+            return;
         }
+        nodes[previous as usize].links().next = next;
         if next == NIL {
             ends.tail = previous;
         } else {
             nodes[next as usize].links().previous = previous;
         }
-        self.live -= 1;
     }
 }
 
@@ -273,14 +273,12 @@ impl PostedQueue {
         let (class, key) = Class::of(source, selector);
         let table = match self.tables.iter().position(|table| table.class == class) {
             Some(table) => table,
-            None => self.open_class(class),
+            None => self.open_class(Class { ..class }),
         };
         let (node, nodes) = (slots::index(receive), receives.nodes());
-        let place = nodes[node as usize].value.place();
-        place.order = self.posted;
-        place.table = table as u32;
+        let links = self.tables[table].append(nodes, key, node);
+        *nodes[node as usize].value.place() = Place { order: self.posted, table: table as u32, links };
         self.posted += 1;
-        self.tables[table].append(nodes, key, node);
     }
 
     #[cold]
@@ -307,7 +305,7 @@ impl PostedQueue {
         tag: Tag,
     ) -> Option<K> {
         let node = self.find(receives, peer, space, tag)?;
-        self.remove_node(receives, node);
+        self.pop(receives.nodes()[node as usize].value.place());
         Some(receives.key(node))
     }
 
@@ -320,19 +318,23 @@ impl PostedQueue {
         space: Space,
         tag: Tag,
     ) -> Option<u32> {
-        let mut order = |node: u32| receives.nodes()[node as usize].value.place().order;
-        let mut oldest: Option<u32> = None;
+        let mut oldest = NIL;
         for table in &mut self.tables {
             if table.live == 0 || table.class.space != space {
                 continue;
             }
             let Some(node) = table.first(table.class.key(peer, tag)) else { continue };
-            oldest = Some(match oldest {
-                Some(best) if order(best) < order(node) => best,
-                _ => node,
-            });
+            oldest = if oldest == NIL { node } else { older(receives, oldest, node) };
         }
-        oldest
+        (oldest != NIL).then_some(oldest)
+    }
+
+    /// Takes out the receive at that place, which [`PostedQueue::find`] has found, hence the first of its chain.
+    #[inline(always)]
+    pub(crate) fn pop(&mut self, place: &Place) {
+        let table = &mut self.tables[place.table as usize];
+        table.live -= 1;
+        table.chains[place.links.chain as usize].head = place.links.next;
     }
 
     /// Whether any receive of this space waits.
@@ -342,16 +344,17 @@ impl PostedQueue {
 
     /// Withdraws a receive that is posted.
     pub fn remove<K: Key, V: Posted + Default>(&mut self, receives: &mut Slots<K, V>, receive: K) {
-        self.remove_node(receives, slots::index(receive));
-    }
-
-    /// Withdraws the posted receive at a node.
-    #[inline(always)]
-    pub(crate) fn remove_node<K: Key, V: Posted + Default>(&mut self, receives: &mut Slots<K, V>, node: u32) {
-        let nodes = receives.nodes();
+        let (node, nodes) = (slots::index(receive), receives.nodes());
         let table = nodes[node as usize].value.place().table;
         self.tables[table as usize].remove(nodes, node);
     }
+}
+
+/// The node of the two whose receive was posted first.
+#[cold]
+fn older<K: Key, V: Posted + Default>(receives: &mut Slots<K, V>, one: u32, other: u32) -> u32 {
+    let mut order = |node: u32| receives.nodes()[node as usize].value.place().order;
+    if order(one) < order(other) { one } else { other }
 }
 
 /// Neighbours in the order of arrival.
@@ -378,7 +381,7 @@ impl Listed {
         if self.links.len() <= node as usize {
             self.links.resize(node as usize + 1, UNLINKED);
         }
-        self.table.append(&mut self.links, key, node);
+        self.links[node as usize] = self.table.append(&mut self.links, key, node);
     }
 }
 

@@ -90,6 +90,15 @@ pub(crate) fn write_again<B: Buffer>(request: &SendRequest<B>, stored: &Stored, 
     request.buffer.read(offset, room);
 }
 
+/// Does the same as [`Engine::write_short`], from plain bytes.
+// Out of line, so that closures that call it are small enough to be compiled into the port.
+#[inline(never)]
+pub fn write_bytes(label: &Label, payload: &[u8], into: &mut [u8]) {
+    let (head, room) = into.split_at_mut(wire::eager_header(label));
+    wire::write_eager(label, payload.len() as u32, head);
+    copy(room, payload);
+}
+
 impl<B: Buffer> Engine<B> {
     /// The next peer that may have something to transmit. Ask [`Engine::plan`] until it returns `None`; after a port
     /// was full, hand the peer back with [`Engine::defer`].
@@ -114,16 +123,18 @@ impl<B: Buffer> Engine<B> {
     /// Plans a send that never queues: the length of the packet that carries `length` bytes to `peer` right now, or
     /// `None` where the message must queue ([`Engine::send`]). Give [`Engine::write_short`] that much of the port's
     /// memory, then tell [`Engine::sent_short`].
-    #[inline]
+    #[inline(always)]
     pub fn plan_short(&self, peer: PeerIndex, label: &Label, length: usize) -> Option<usize> {
         let link = self.peers.get(peer.0 as usize)?;
-        let header = wire::eager_header(label);
-        let fits = length as u64 <= link.credit_bytes
-            && link.is_eager(length as u64)
-            && length <= link.room(header)
-            && link.credit_messages > 0;
-        let first = link.alive && link.messages.is_empty() && link.reliability.is_none();
-        (fits && first).then_some(header + length)
+        let packet = wire::eager_header(label).checked_add(length)?;
+        let leaves = link.reliability.is_none()
+            && link.alive
+            && link.messages.is_empty()
+            && link.credit_messages > 0
+            && length as u64 <= link.credit_bytes
+            && packet as u64 <= link.config.mtu.0
+            && link.is_eager(length as u64);
+        leaves.then_some(packet)
     }
 
     /// Writes the packet that [`Engine::plan_short`] planned into the whole of `into`.
@@ -132,14 +143,6 @@ impl<B: Buffer> Engine<B> {
         let (head, room) = into.split_at_mut(wire::eager_header(label));
         wire::write_eager(label, room.len() as u32, head);
         payload.read(0, room);
-    }
-
-    /// Does the same as [`Engine::write_short`], from plain bytes.
-    #[inline(always)]
-    pub fn write_bytes(label: &Label, payload: &[u8], into: &mut [u8]) {
-        let (head, room) = into.split_at_mut(wire::eager_header(label));
-        wire::write_eager(label, payload.len() as u32, head);
-        copy(room, payload);
     }
 
     /// Tells that the port has taken a packet of `length` bytes for which nothing completes.

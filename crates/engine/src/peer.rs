@@ -150,13 +150,17 @@ impl Peer {
     }
 
     /// Whether a message of `length` that nobody waits to see matched goes eagerly, if there is credit.
-    #[inline]
+    #[inline(always)]
     pub fn is_eager(&self, length: u64) -> bool {
+        length <= self.config.eager_limit.0 || self.is_eager_near(length)
+    }
+
+    #[cold]
+    fn is_eager_near(&self, length: u64) -> bool {
         // A quarter of the credit is left to short messages.
-        length <= self.config.eager_limit.0
-            || (self.may_be_eager(length)
-                && length + self.config.credit_bytes.0 / 4 <= self.credit_bytes
-                && self.copies.are_fast())
+        self.may_be_eager(length)
+            && length + self.config.credit_bytes.0 / 4 <= self.credit_bytes
+            && self.copies.are_fast()
     }
 
     /// Whether the way of such a message depends on how fast copies are.

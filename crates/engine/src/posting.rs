@@ -2,7 +2,7 @@
 
 use crate::buffer::Buffer;
 use crate::engine::{Engine, Refusal};
-use crate::request::{ReceiveKey, ReceiveRequest, ReceiveState, Request, Status};
+use crate::request::{ReceiveKey, ReceiveRequest, Request, Status};
 use crate::tag::{Envelope, Source, TagSelector};
 
 impl<B: Buffer> Engine<B> {
@@ -44,9 +44,8 @@ impl<B: Buffer> Engine<B> {
         request.selector.tag = tag;
         request.selector.mask = mask;
         request.selector.space = space;
-        // A vacant slot has no buffer; an assignment would compile in the drop of one.
+        // A vacant slot counts as posted and has no buffer; an assignment would compile in the drop of one.
         std::mem::forget(request.buffer.replace(buffer));
-        request.state = ReceiveState::Posted;
         key
     }
 

@@ -11,6 +11,8 @@ use slotmap::{Key, KeyData};
 pub(crate) struct Slot<V> {
     /// Version as in `slotmap`'s keys: odd while the slot is taken.
     version: u32,
+    /// The next free slot, while this one is free.
+    next: u32,
     /// The vacant value while the slot is free.
     pub(crate) value: V,
 }
@@ -19,13 +21,14 @@ pub(crate) struct Slot<V> {
 pub struct Slots<K, V> {
     /// Slot i has the index i + 1 in its key, as 0 stands for none.
     slots: Vec<Slot<V>>,
-    free: Vec<u32>,
+    /// The first free slot; the number of slots where there is none.
+    free: u32,
     keys: PhantomData<fn() -> K>,
 }
 
 impl<K, V> Default for Slots<K, V> {
     fn default() -> Self {
-        Slots { slots: Vec::new(), free: Vec::new(), keys: PhantomData }
+        Slots { slots: Vec::new(), free: 0, keys: PhantomData }
     }
 }
 
@@ -45,20 +48,20 @@ impl<K: Key, V: Default> Slots<K, V> {
     /// Takes a slot, whose vacant value is to be filled in place.
     #[inline(always)]
     pub fn take(&mut self) -> (K, &mut V) {
-        let index = match self.free.pop() {
-            Some(index) => index,
-            None => self.add(),
-        };
+        let index = self.free;
+        if index as usize >= self.slots.len() {
+            self.add();
+        }
         let slot = &mut self.slots[index as usize];
+        self.free = slot.next;
         slot.version = slot.version.wrapping_add(1);
         (key(index, slot.version), &mut slot.value)
     }
 
     #[cold]
-    fn add(&mut self) -> u32 {
-        let index = u32::try_from(self.slots.len()).expect("there is no memory for so many requests");
-        self.slots.push(Slot { version: 0, value: V::default() });
-        index
+    fn add(&mut self) {
+        let next = u32::try_from(self.slots.len() + 1).expect("there is no memory for so many requests");
+        self.slots.push(Slot { version: 0, next, value: V::default() });
     }
 
     /// Makes the slot vacant and returns its value.
@@ -93,7 +96,7 @@ impl<K: Key, V: Default> Slots<K, V> {
     pub(crate) fn vacate(&mut self, index: u32) {
         let slot = &mut self.slots[index as usize];
         slot.version = slot.version.wrapping_add(1);
-        self.free.push(index);
+        slot.next = std::mem::replace(&mut self.free, index);
     }
 
     /// The request of a key.

@@ -36,7 +36,7 @@ const ANNOUNCE: u8 = 1;
 
 #[inline]
 pub(crate) fn eager_header(label: &Label) -> usize {
-    if label.data.is_some() { EAGER_DATA_HEADER } else { EAGER_HEADER }
+    EAGER_HEADER + usize::from(label.data.is_some()) * (EAGER_DATA_HEADER - EAGER_HEADER)
 }
 
 /// One packet of the message layer.
@@ -76,11 +76,19 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
 }
 
+/// The flag in the first word of a header.
+const HAS_DATA_BIT: u64 = (HAS_DATA as u64) << 16;
+
+/// The first word of an eager message's header.
+#[inline(always)]
+fn eager_word(space: u64, has_data: bool, length: u32) -> u64 {
+    u64::from(EAGER) | space << 8 | (u64::from(has_data) * HAS_DATA_BIT) | u64::from(length) << 32
+}
+
 /// Writes the header of an eager message of `length` bytes into the whole of `head`.
 #[inline(always)]
 pub(crate) fn write_eager(label: &Label, length: u32, head: &mut [u8]) {
-    let marks = [EAGER, label.space as u8, if label.data.is_some() { HAS_DATA } else { 0 }, 0];
-    let word = u64::from(u32::from_le_bytes(marks)) | u64::from(length) << 32;
+    let word = eager_word(label.space as u64, label.data.is_some(), length);
     head[..8].copy_from_slice(&word.to_le_bytes());
     head[8..16].copy_from_slice(&label.tag.to_le_bytes());
     if let Some(data) = label.data {
@@ -92,19 +100,18 @@ pub(crate) fn write_eager(label: &Label, length: u32, head: &mut [u8]) {
 #[inline(always)]
 pub(crate) fn short(bytes: &[u8]) -> Option<(Label, &[u8])> {
     let (head, rest) = bytes.split_first_chunk::<EAGER_HEADER>()?;
-    if head[0] != EAGER {
+    let word = u64_at(head, 0);
+    let (data, payload) = if word & HAS_DATA_BIT == 0 {
+        (None, rest)
+    } else {
+        let (data, payload) = rest.split_first_chunk()?;
+        (Some(u64::from_le_bytes(*data)), payload)
+    };
+    if word & !(3 << 8) != eager_word(0, data.is_some(), payload.len() as u32) {
         return None;
     }
-    let (data, payload) = match head[2] {
-        0 => (None, rest),
-        HAS_DATA => {
-            let (data, payload) = rest.split_first_chunk()?;
-            (Some(u64::from_le_bytes(*data)), payload)
-        }
-        _ => return None,
-    };
-    let label = Label { space: Space::from_wire(head[1])?, tag: u64_at(head, 8), data };
-    (u32_at(head, 4) as usize == payload.len()).then_some((label, payload))
+    let space = Space::from_wire((word >> 8) as u8 & 3)?;
+    Some((Label { space, tag: u64_at(head, 8), data }, payload))
 }
 
 impl<'a> Packet<'a> {
@@ -135,16 +142,17 @@ impl<'a> Packet<'a> {
             }
             REQUEST => {
                 exactly(REQUEST_HEADER)?;
-                if bytes[2] & !(HAS_DATA | FAST) != 0 {
+                let flags = bytes[2];
+                if flags & !(HAS_DATA | FAST) != 0 {
                     return None;
                 }
-                let data = (bytes[2] & HAS_DATA != 0).then(|| u64_at(bytes, 40));
+                let data = (flags & HAS_DATA != 0).then(|| u64_at(bytes, 40));
                 Packet::Request {
                     label: Label { space: Space::from_wire(bytes[1])?, tag: u64_at(bytes, 8), data },
                     length: u64_at(bytes, 16),
                     sender: u64_at(bytes, 24),
                     address: u64_at(bytes, 32),
-                    fast: bytes[2] & FAST != 0,
+                    fast: flags & FAST != 0,
                 }
             }
             CLEAR => {

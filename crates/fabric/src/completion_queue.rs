@@ -57,6 +57,7 @@ impl Waiting {
     }
 
     /// Moves entries into the reader's array as far as it has room.
+    #[inline(never)]
     fn read_into(&mut self, reader: &mut Reader) {
         let count = self.len().min(reader.left);
         let upto = self.read + count;
@@ -75,8 +76,8 @@ pub struct Reader {
     at: *mut u8,
     sources: *mut Address,
     entry: usize,
+    /// Entries that it has room for still.
     left: usize,
-    taken: usize,
     /// Whether an endpoint's engine has failed.
     pub failed: bool,
 }
@@ -162,10 +163,10 @@ pub unsafe extern "C" fn open(
 }
 
 impl Reader {
-    /// Whether this is the array of a read of `queue`, with room left.
+    /// Whether this is the array of a read of `queue`.
     #[inline]
-    pub fn takes(&self, queue: *const CompletionQueue) -> bool {
-        std::ptr::eq(self.queue, queue) && self.left > 0
+    pub fn is_of(&self, queue: *const CompletionQueue) -> bool {
+        std::ptr::eq(self.queue, queue)
     }
 
     #[inline]
@@ -177,23 +178,13 @@ impl Reader {
     #[inline(always)]
     pub fn put(&mut self, entry: &Entry, source: impl FnOnce() -> Address) {
         debug_assert!(self.left > 0);
-        let Entry { op_context, flags, length, .. } = *entry;
-        let at = self.at.cast::<Entry>();
         // SAFETY: there is room for `left` entries of `entry` bytes at `at`, and for a source each; all formats are beginnings
-        // of `Entry`. It is written part by part, as its address would have it in memory first.
+        // of `Entry`.
         unsafe {
             if self.entry == TAGGED_ENTRY {
-                at.write_unaligned(*entry);
+                self.at.cast::<Entry>().write_unaligned(*entry);
             } else {
-                (&raw mut (*at).op_context).write_unaligned(op_context);
-                if self.entry >= MSG_ENTRY {
-                    (&raw mut (*at).flags).write_unaligned(flags);
-                    (&raw mut (*at).length).write_unaligned(length);
-                }
-                if self.entry >= DATA_ENTRY {
-                    (&raw mut (*at).buffer).write_unaligned(entry.buffer);
-                    (&raw mut (*at).data).write_unaligned(entry.data);
-                }
+                self.put_beginning(Entry { ..*entry });
             }
             self.at = self.at.add(self.entry);
             if !self.sources.is_null() {
@@ -202,7 +193,15 @@ impl Reader {
             }
         }
         self.left -= 1;
-        self.taken += 1;
+    }
+
+    /// Writes as much of an entry as the format has.
+    // Out of line, with a copy: the entry of the usual format need not lie in memory.
+    #[cold]
+    #[inline(never)]
+    fn put_beginning(&mut self, entry: Entry) {
+        // SAFETY: as in `put`, which has checked that the format is shorter than the entry.
+        unsafe { self.at.copy_from_nonoverlapping((&raw const entry).cast(), self.entry) };
     }
 }
 
@@ -280,9 +279,9 @@ impl CompletionQueue {
     /// `into` holds `count` entries, `sources` is NULL or holds as many addresses.
     #[inline]
     unsafe fn take(&self, into: *mut c_void, count: usize, sources: *mut Address) -> Signed {
-        let mut entered = self.domain.enter();
+        let entered = self.domain.enter();
         let mut reader =
-            Reader { queue: self, at: into.cast(), sources, entry: self.entry, left: count, taken: 0, failed: false };
+            Reader { queue: self, at: into.cast(), sources, entry: self.entry, left: count, failed: false };
         // SAFETY: the domain is entered; no reference into the state is kept while endpoints progress, which push to it.
         unsafe {
             if self.state.get().waiting.len() > 0 {
@@ -295,7 +294,7 @@ impl CompletionQueue {
                     endpoint.as_ref().hand_over();
                     at += 1;
                 }
-                return reader.taken as Signed;
+                return count as Signed;
             }
             if self.state.get().errors.is_empty() {
                 let mut at = 0;
@@ -304,7 +303,7 @@ impl CompletionQueue {
                     at += 1;
                 }
             }
-            match reader.taken {
+            match count - reader.left {
                 0 if !self.state.get().errors.is_empty() => signed(FI_EAVAIL),
                 0 if reader.failed => signed(FI_EIO),
                 0 => {
@@ -442,19 +441,17 @@ mod tests {
                 }
                 // Reads fall behind for a while, then catch up.
                 let left = if step / 200 % 2 == 0 { step % 3 } else { step % 11 } as usize;
-                let (mut array, mut sources) = (vec![u64::MAX; left * words + 1], vec![u64::MAX; left + 1]);
-                let (at, sources_at) = (array.as_mut_ptr().cast(), sources.as_mut_ptr());
-                let queue = std::ptr::null();
-                let mut reader =
-                    Reader { queue, at, sources: sources_at, entry: format, left, taken: 0, failed: false };
+                let (mut array, mut senders) = (vec![u64::MAX; left * words + 1], vec![u64::MAX; left + 1]);
+                let (at, sources) = (array.as_mut_ptr().cast(), senders.as_mut_ptr());
+                let mut reader = Reader { queue: std::ptr::null(), at, sources, entry: format, left, failed: false };
                 waiting.read_into(&mut reader);
-                let taken = reader.taken;
+                let taken = left - reader.left;
                 assert_eq!(taken, left.min((pushed - read) as usize));
-                for (entry, source) in array.chunks(words).zip(&sources).take(taken) {
+                for (entry, source) in array.chunks(words).zip(&senders).take(taken) {
                     assert_eq!((entry, *source), (&[0, 1, 2, 3, 4, 5].map(|word| read + word)[..words], read));
                     read += 1;
                 }
-                assert_eq!((array[taken * words], sources[taken]), (u64::MAX, u64::MAX));
+                assert_eq!((array[taken * words], senders[taken]), (u64::MAX, u64::MAX));
                 assert_eq!(waiting.len() as u64, pushed - read);
                 assert!(waiting.read <= waiting.entries.len() / 2, "what was read is given up");
             }

@@ -160,10 +160,10 @@ impl State {
 
     /// Keeps a receive until there is a peer.
     #[cold]
-    pub fn hold(&mut self, selector: TagSelector, memory: Memory, context: Context) -> Signed {
+    pub fn hold(&mut self, receive: (TagSelector, Memory, Context)) -> Signed {
         match &mut self.connection {
             Some(connection) if matches!(connection.stage, Stage::Unconnected | Stage::Asking) => {
-                connection.held.push((selector, memory, context));
+                connection.held.push(receive);
                 0
             }
             _ => self.nobody(),

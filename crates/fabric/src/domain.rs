@@ -53,23 +53,22 @@ unsafe impl Object for Domain {
 }
 
 /// Exclusive use of the domain's objects by the caller.
-pub struct Entered<'a> {
-    domain: &'a Domain,
-    empty_polls: bool,
-}
+pub struct Entered<'a>(&'a Domain);
 
 /// What a call has until its end.
 struct Held {
     /// Its start, where an account is kept.
     since: Option<u64>,
+    /// Whether the call found nothing.
+    in_vain: bool,
     _lock: Option<MutexGuard<'static, ()>>,
 }
 
 impl Drop for Entered<'_> {
     #[inline(always)]
     fn drop(&mut self) {
-        if !self.domain.plain || self.domain.triggers.any() {
-            self.domain.finish(self.empty_polls);
+        if !self.0.plain || self.0.triggers.any() {
+            self.0.finish();
         }
     }
 }
@@ -77,23 +76,26 @@ impl Drop for Entered<'_> {
 impl Entered<'_> {
     /// Notes that the call found nothing.
     #[inline]
-    pub fn was_in_vain(&mut self) {
-        self.empty_polls = true;
+    pub fn was_in_vain(&self) {
+        // SAFETY: the domain is entered.
+        if let Some(held) = unsafe { self.0.held.get() } {
+            held.in_vain = true;
+        }
     }
 }
 
 impl Domain {
     /// Ends a call that needs more than a return, and releases the lock.
     #[inline(never)]
-    fn finish(&self, empty_polls: bool) {
+    fn finish(&self) {
         if self.triggers.any() {
             // SAFETY: the domain is entered still, and what the call held of an endpoint's state it uses no more.
             unsafe { self.trigger() };
         }
         // SAFETY: as above.
         let held = unsafe { self.held.get() }.take();
-        if let (Some(account), Some(Held { since: Some(since), .. })) = (&self.account, &held) {
-            account.end(*since, empty_polls);
+        if let (Some(account), Some(Held { since: Some(since), in_vain, .. })) = (&self.account, &held) {
+            account.end(*since, *in_vain);
         }
     }
 
@@ -102,7 +104,7 @@ impl Domain {
         if !self.plain {
             self.hold();
         }
-        Entered { domain: self, empty_polls: false }
+        Entered(self)
     }
 
     #[inline(never)]
@@ -112,7 +114,7 @@ impl Domain {
         let lock: &'static Mutex<()> = unsafe { &*std::ptr::from_ref(&self.lock) };
         // A panic ends the process, so that nobody ever sees the poison.
         let lock = || lock.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        let held = Held { since, _lock: (!self.single).then(lock) };
+        let held = Held { since, in_vain: false, _lock: (!self.single).then(lock) };
         // SAFETY: the domain is entered now.
         unsafe { *self.held.get() = Some(held) };
     }

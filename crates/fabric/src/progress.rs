@@ -1,6 +1,6 @@
 //! From the engine's completions to entries in completion queues.
 
-use endpoint::{Completion, Direction, Envelope, Source, Status, Take};
+use endpoint::{Completion, Direction, Endpoint as Engine, Envelope, Source, Status, Take};
 use machine::{Fault, FaultKind, PeerIndex, Result};
 
 use crate::abi::completion::{Entry, ErrorEntry};
@@ -12,6 +12,7 @@ use crate::counter::{Counter, count};
 use crate::endpoint::{NOBODY, State, address_of};
 use crate::memory::{Memory, wish};
 use crate::object::{Context, Used};
+use crate::record::Record;
 use crate::refuse::signed;
 
 /// Most completions handled in one go without a reader, so that a counter's read returns.
@@ -36,18 +37,17 @@ fn carried(envelope: &Envelope) -> (u64, u64) {
 fn deliver(queue: Option<&Used<CompletionQueue>>, reader: Option<&mut Reader>, entry: Entry, source: Address) {
     let Some(queue) = queue else { return };
     match reader {
-        Some(reader) if reader.takes(queue.as_ptr()) => reader.put(&entry, || source),
+        Some(reader) if reader.is_of(queue.as_ptr()) && !reader.is_full() => reader.put(&entry, || source),
         // SAFETY: progress is made with the domain entered.
         _ => unsafe { queue.push(entry, source) },
     }
 }
 
-/// Where short messages go: into the present reader's array, if it reads the endpoint's queue of receives.
+/// Where short messages go: into the array of the reader of the endpoint's queue of receives, if it is present.
 struct Arrivals<'a> {
     reader: Option<&'a mut Reader>,
-    receives: *const CompletionQueue,
-    counters: &'a [(Used<Counter>, u64)],
-    addresses: &'a [Address],
+    counters: &'a Vec<(Used<Counter>, u64)>,
+    addresses: &'a Vec<Address>,
     found: usize,
 }
 
@@ -56,7 +56,7 @@ impl Take<Memory> for Arrivals<'_> {
     fn take(&mut self, context: u64, envelope: &Envelope, buffer: &Memory) -> bool {
         let wishes = buffer.wishes;
         let Some(reader) = &mut self.reader else { return false };
-        if wishes & (wish::REMOTE | wish::MULTIPLE | wish::DEFERRED) != 0 || !reader.takes(self.receives) {
+        if wishes & (wish::REMOTE | wish::MULTIPLE | wish::DEFERRED) != 0 || reader.is_full() {
             return false;
         }
         self.found += 1;
@@ -83,15 +83,39 @@ impl State {
 
     #[inline(never)]
     fn make_progress(&mut self, mut reader: Option<&mut Reader>) {
-        let Some(engine) = &mut self.engine else { return self.share_out() };
+        if self.engine.is_none() {
+            return self.share_out();
+        }
         if self.failed {
             if let Some(reader) = reader {
                 reader.failed = true;
             }
             return;
         }
-        if let Some(record) = &mut self.record
-            && record.is_due()
+        if self.record.as_mut().is_some_and(Record::is_due) {
+            self.write_record();
+        }
+        let found = match self.has_ended() {
+            true => Ok(0),
+            false => self.turn(reader.as_deref_mut()),
+        };
+        match found {
+            Ok(found) if self.has_ended() => self.finish_ended(found, reader),
+            Ok(0) => self.engine.iter_mut().for_each(Engine::relax),
+            Ok(_) => self.hand_over_found(),
+            Err(fault) => drop(self.fail(&fault)),
+        }
+    }
+
+    #[inline(always)]
+    fn has_ended(&self) -> bool {
+        self.engine.as_ref().is_some_and(Engine::has_ended)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn write_record(&mut self) {
+        if let (Some(record), Some(engine)) = (&mut self.record, &mut self.engine)
             && !record.write(
                 engine,
                 self.domain.account.as_ref().map(Account::sums),
@@ -100,33 +124,26 @@ impl State {
         {
             self.record = None;
         }
-        let mut found = match engine.has_ended() {
-            true => 0,
-            false => match self.turn(reader.as_deref_mut()) {
-                Ok(found) => found,
-                Err(fault) => {
-                    self.fail(&fault);
-                    return;
-                }
-            },
-        };
-        // At least one completion: a reader without room still drives peers' requests.
-        while found == 0 || reader.as_ref().map_or(found < UNREAD_AT_ONCE, |reader| !reader.is_full()) {
-            let Some(engine) = &mut self.engine else { return };
-            match engine.take_ended() {
-                Ok(Some(done)) => self.finish(done, reader.as_deref_mut()),
-                Ok(None) if found == 0 => return engine.relax(),
-                Ok(None) => {
-                    engine.relieved();
-                    break;
-                }
-                Err(fault) => {
-                    self.fail(&fault);
-                    return;
-                }
-            }
+    }
+
+    /// Finishes requests that have ended, at least one: a reader without room still drives peers' requests. `found` have been
+    /// before.
+    // Out of line: most short messages pass by it.
+    #[inline(never)]
+    fn finish_ended(&mut self, mut found: usize, mut reader: Option<&mut Reader>) {
+        while (found == 0 || reader.as_ref().map_or(found < UNREAD_AT_ONCE, |reader| !reader.is_full()))
+            && let Some(done) = self.engine.as_mut().and_then(Engine::take_ended)
+        {
+            self.finish(done, reader.as_deref_mut());
             found += 1;
         }
+        self.hand_over_found();
+    }
+
+    /// Ends a poll that has found something.
+    #[inline]
+    fn hand_over_found(&mut self) {
+        self.engine.iter_mut().for_each(Engine::relieved);
         self.hand_over();
     }
 
@@ -134,8 +151,8 @@ impl State {
     #[inline(always)]
     fn turn(&mut self, reader: Option<&mut Reader>) -> Result<usize> {
         let State { engine: Some(engine), receives, counters, addresses, .. } = self else { return Ok(0) };
-        let receives = receives.as_ref().map_or(std::ptr::null(), |queue| queue.as_ptr());
-        let mut arrivals = Arrivals { reader, receives, counters, addresses, found: 0 };
+        let reader = reader.filter(|reader| receives.as_ref().is_some_and(|queue| reader.is_of(queue.as_ptr())));
+        let mut arrivals = Arrivals { reader, counters, addresses, found: 0 };
         engine.turn_with(&mut arrivals)?;
         Ok(arrivals.found)
     }

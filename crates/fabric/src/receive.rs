@@ -16,6 +16,7 @@ use crate::memory::{Memory, pieces, total, wish};
 use crate::object::Context;
 use crate::offer::LONGEST;
 use crate::refuse::signed;
+use crate::shared::Posted;
 use crate::trigger::{self, Asked};
 
 /// Flags of receives that look at arrived messages.
@@ -80,9 +81,9 @@ impl State {
                 _ => NOBODY,
             };
         }
-        let Some(source) = source else { return self.hold(selector, memory, context) };
+        let Some(source) = source else { return self.hold((selector, memory, context)) };
         if self.engine.is_none() {
-            return self.post_shared(selector, memory, context);
+            return self.post_shared(Posted { selector, memory, context });
         }
         match self.post(source, selector, memory, context as u64) {
             Ok(()) => 0,
@@ -107,6 +108,7 @@ unsafe fn start(
     unsafe {
         let shell = Shell::of(ep);
         if flags.is_none() && shell.is_alias() {
+            let selector = TagSelector::masked(selector.tag(), selector.mask()).within(selector.space());
             return start_of_alias(ep, pieces, from, selector, context, shell.flags(RECEIVES));
         }
         let endpoint = Endpoint::of(ep);

@@ -277,7 +277,7 @@ unsafe extern "C" fn send_flat(
             && let Some(&peer) = state.peers.get(to as usize)
             && peer != NOBODY
             && let Some(engine) = &mut state.engine
-            && engine.inject_here(PeerIndex(peer), label, std::slice::from_raw_parts(buffer.cast(), length))
+            && engine.inject_here(PeerIndex(peer), &label, std::slice::from_raw_parts(buffer.cast(), length))
         {
             let completion = if flags & FI_COMPLETION != 0 { wish::COMPLETION } else { 0 };
             return state.has_sent(context, wishes | completion, length, label.tag);

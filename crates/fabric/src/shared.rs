@@ -39,10 +39,10 @@ pub struct Shared {
     members: Vec<NonNull<Endpoint>>,
 }
 
-struct Posted {
-    selector: TagSelector,
-    memory: Memory,
-    context: Context,
+pub struct Posted {
+    pub selector: TagSelector,
+    pub memory: Memory,
+    pub context: Context,
 }
 
 impl SharedReceives {
@@ -91,12 +91,12 @@ impl State {
     /// Posts a receive of an endpoint without an engine.
     #[cold]
     #[inline(never)]
-    pub fn post_shared(&mut self, selector: TagSelector, memory: Memory, context: Context) -> Signed {
+    pub fn post_shared(&mut self, receive: Posted) -> Signed {
         let Some(shared) = &mut self.shared else { return signed(FI_EOPBADSTATE) };
-        if memory.wishes & wish::MULTIPLE != 0 {
+        if receive.memory.wishes & wish::MULTIPLE != 0 {
             return signed(FI_EOPNOTSUPP);
         }
-        shared.posted.push_back(Posted { selector, memory, context });
+        shared.posted.push_back(receive);
         self.share_out();
         0
     }

@@ -7,8 +7,12 @@ use std::io::{self, ErrorKind};
 /// A failure as its reader needs it: subject, cause, next step.
 ///
 /// Displayed as `subject: cause. Next: next step`.
+// Boxed, so that the results of what a message passes fit in registers.
 #[derive(Debug)]
-pub struct Fault {
+pub struct Fault(Box<Parts>);
+
+#[derive(Debug)]
+struct Parts {
     subject: String,
     cause: String,
     next: String,
@@ -40,7 +44,7 @@ pub type Result<T, E = Fault> = std::result::Result<T, E>;
 impl Fault {
     /// `subject` is the thing that failed ("core 7"), `cause` why, `next` what the reader can do.
     pub fn new(subject: impl Into<String>, cause: impl Into<String>, next: impl Into<String>) -> Self {
-        Fault { subject: subject.into(), cause: cause.into(), next: next.into(), kind: FaultKind::Other, source: None }
+        Fault::of(subject.into(), cause.into(), next.into(), FaultKind::Other, None)
     }
 
     /// A fault caused by another error; an [`io::Error`] gives the kind.
@@ -55,7 +59,17 @@ impl Fault {
             _ => FaultKind::Other,
         };
         let (subject, cause, next) = (subject.into(), source.to_string(), next.into());
-        Fault { subject, cause, next, kind, source: Some(Box::new(source)) }
+        Fault::of(subject, cause, next, kind, Some(Box::new(source)))
+    }
+
+    fn of(
+        subject: String,
+        cause: String,
+        next: String,
+        kind: FaultKind,
+        source: Option<Box<dyn Error + Send + Sync>>,
+    ) -> Self {
+        Fault(Box::new(Parts { subject, cause, next, kind, source }))
     }
 
     /// A fault of writing `subject`. `elsewhere` says how to choose another place; freeing space is suggested only
@@ -69,33 +83,33 @@ impl Fault {
     /// The same fault, of another kind.
     #[must_use]
     pub fn of_kind(mut self, kind: FaultKind) -> Self {
-        self.kind = kind;
+        self.0.kind = kind;
         self
     }
 
     /// The kind of failure.
     pub fn kind(&self) -> FaultKind {
-        self.kind
+        self.0.kind
     }
 
     /// The thing that failed.
     pub fn subject(&self) -> &str {
-        &self.subject
+        &self.0.subject
     }
 
     /// Why it failed.
     pub fn cause(&self) -> &str {
-        &self.cause
+        &self.0.cause
     }
 
     /// The next step.
     pub fn next(&self) -> &str {
-        &self.next
+        &self.0.next
     }
 
     /// The same fault seen from further up: `outer` is put before the subject.
     pub fn within(mut self, outer: impl fmt::Display) -> Self {
-        self.subject = format!("{outer}: {}", self.subject);
+        self.0.subject = format!("{outer}: {}", self.0.subject);
         self
     }
 }
@@ -103,14 +117,15 @@ impl Fault {
 impl fmt::Display for Fault {
     /// Control characters become U+FFFD: names in it may come from an untrusted file, and must not drive the terminal.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let text = format!("{}: {}. Next: {}", self.subject, self.cause.trim_end_matches('.'), self.next);
+        let Parts { subject, cause, next, .. } = &*self.0;
+        let text = format!("{subject}: {}. Next: {next}", cause.trim_end_matches('.'));
         f.write_str(&text.replace(|c: char| c.is_control() && c != '\n' && c != '\t', "\u{FFFD}"))
     }
 }
 
 impl Error for Fault {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
-        self.source.as_deref().map(|e| e as _)
+        self.0.source.as_deref().map(|e| e as _)
     }
 }
 

@@ -25,18 +25,15 @@ impl<Owner> PacketWriter<Owner> {
         PacketWriter { slots: Writer::new(slots), bulk: BulkWriter::new(span) }
     }
 
-    /// Sends a packet; false where the rings are full. `length` must fit in a bulk ring of the largest size. `provide`
-    /// provides memory for a larger bulk ring; false where the ring must not grow.
+    /// Sends a packet of more than [`PAYLOAD`] bytes; false where the rings are full. `length` must fit in a bulk ring of the
+    /// largest size. `provide` provides memory for a larger bulk ring; false where the ring must not grow.
     #[inline(always)]
-    pub fn send<E>(
+    pub fn send_long<E>(
         &mut self,
         length: usize,
         provide: impl FnOnce(Growth) -> Result<bool, E>,
         fill: impl FnOnce(&mut [u8]),
     ) -> Result<bool, E> {
-        if length <= PAYLOAD {
-            return Ok(self.send_short(length, fill));
-        }
         if !self.slots.has_room() {
             return Ok(false);
         }
@@ -44,7 +41,7 @@ impl<Owner> PacketWriter<Owner> {
             return Ok(false);
         }
         self.bulk.write(length, fill);
-        self.slots.write(length as u16, |_| ());
+        self.slots.write(length as u16, 0, |_| ());
         Ok(true)
     }
 
@@ -53,7 +50,7 @@ impl<Owner> PacketWriter<Owner> {
     pub fn send_short(&mut self, length: usize, fill: impl FnOnce(&mut [u8])) -> bool {
         let has_room = self.slots.has_room();
         if has_room {
-            self.slots.write(length as u16, |payload| fill(&mut payload[..length]));
+            self.slots.write(length as u16, length, fill);
         }
         has_room
     }
@@ -66,7 +63,7 @@ impl<Owner> PacketWriter<Owner> {
         if !provide(growth)? {
             return Ok(false);
         }
-        self.slots.write(GROWN, |payload| payload[..8].copy_from_slice(&(growth.to as u64).to_le_bytes()));
+        self.slots.write(GROWN, 8, |size| size.copy_from_slice(&(growth.to as u64).to_le_bytes()));
         self.bulk.grow(growth.to);
         // The announcement may have taken the last slot.
         Ok(self.slots.has_room() && self.bulk.has_room(length, self.slots.progress()))
@@ -89,20 +86,18 @@ impl<Owner> PacketReader<Owner> {
     pub fn receive(&mut self, budget: usize, mut deliver: impl FnMut(&[u8])) -> usize {
         let mut delivered = 0;
         while delivered < budget {
-            let Some(tag) = self.slots.peek() else { break };
+            let Some((tag, slot)) = self.slots.peek() else { break };
             let length = usize::from(tag);
             if length <= PAYLOAD {
-                let payload = self.slots.payload();
-                self.slots.advance();
-                deliver(&payload[..length]);
+                slot.read(length, &mut deliver);
             } else if tag == GROWN && self.grow() {
                 continue;
             } else {
                 // A length above the longest comes from a hostile peer, which then gets its own garbage.
                 let length = length.min(self.bulk.longest());
                 self.bulk.read(length, self.slots.progress(), &mut deliver);
-                self.slots.advance();
             }
+            self.slots.advance();
             delivered += 1;
         }
         delivered
@@ -113,8 +108,8 @@ impl<Owner> PacketReader<Owner> {
     #[cold]
     #[inline(never)]
     fn grow(&mut self) -> bool {
-        let payload = self.slots.payload();
-        let to = u64::from_le_bytes(std::array::from_fn(|i| payload[i]));
+        let Some((_, slot)) = self.slots.peek() else { return false };
+        let to = slot.read(8, |size| u64::from_le_bytes(std::array::from_fn(|i| size[i])));
         let grown = self.bulk.grow(to, self.slots.progress());
         if grown {
             self.slots.advance();
@@ -154,6 +149,17 @@ mod heap {
     }
 
     pub type Ends = (PacketWriter<Arc<Heap>>, PacketReader<Arc<Heap>>, Arc<Bytes>);
+
+    impl<Owner> PacketWriter<Owner> {
+        pub fn send<E>(
+            &mut self,
+            length: usize,
+            provide: impl FnOnce(Growth) -> Result<bool, E>,
+            fill: impl FnOnce(&mut [u8]),
+        ) -> Result<bool, E> {
+            if length <= PAYLOAD { Ok(self.send_short(length, fill)) } else { self.send_long(length, provide, fill) }
+        }
+    }
 
     pub fn pair(slots: usize, first: usize, most: usize, mtu: usize) -> Ends {
         let bytes = NonNull::new(Box::into_raw(vec![0; most].into_boxed_slice())).unwrap();
@@ -220,7 +226,7 @@ mod tests {
             let mut believed = 256;
             for to in sizes {
                 assert!(writer.slots.has_room());
-                writer.slots.write(GROWN, |payload| payload[..8].copy_from_slice(&to.to_le_bytes()));
+                writer.slots.write(GROWN, 8, |size| size.copy_from_slice(&to.to_le_bytes()));
                 let garbage = reader.receive(1, |packet| assert!(packet.len() <= MTU.min(believed as usize / 4)));
                 let good = to.is_power_of_two() && to > believed && to <= 8192;
                 prop_assert_eq!(garbage == 0, good);

@@ -20,6 +20,18 @@ pub(crate) struct Slot {
     payload: UnsafeCell<Payload>,
 }
 
+impl Slot {
+    /// Passes the first `length` bytes of the payload to `take`, which may be any if the producer is hostile. Call only between
+    /// [`Reader::peek`] and [`Reader::advance`].
+    #[inline(always)]
+    pub fn read<R>(&self, length: usize, take: impl FnOnce(&[u8]) -> R) -> R {
+        // SAFETY: the slot's word said that it is written, so an honest producer leaves it until it is given back. A hostile one
+        // may write there at any time: the bytes are plain, any value of them is good, and who takes them reads each field of a
+        // header once, by value, and copies the rest ([`machine::Port::receive`]).
+        self.payload.with(|payload| take(unsafe { &(&(*payload).0)[..length] }))
+    }
+}
+
 #[repr(C, align(8))]
 struct Payload([u8; PAYLOAD]);
 
@@ -74,13 +86,13 @@ impl<Owner> Memory<Owner> {
 pub(crate) struct Writer<Owner> {
     memory: Memory<Owner>,
     position: u64,
-    /// The consumer's progress when last read.
-    taken: u64,
+    /// Position up to which slots are free for certain.
+    limit: u64,
 }
 
 impl<Owner> Writer<Owner> {
     pub fn new(memory: Memory<Owner>) -> Self {
-        Writer { memory, position: 0, taken: 0 }
+        Writer { position: 0, limit: memory.capacity(), memory }
     }
 
     #[inline(always)]
@@ -91,7 +103,7 @@ impl<Owner> Writer<Owner> {
     /// Whether a slot is free.
     #[inline(always)]
     pub fn has_room(&mut self) -> bool {
-        self.position - self.taken < self.memory.capacity() || self.look_for_room()
+        self.position < self.limit || self.look_for_room()
     }
 
     #[cold]
@@ -99,20 +111,20 @@ impl<Owner> Writer<Owner> {
     fn look_for_room(&mut self) -> bool {
         let taken = self.memory.progress().slots.load(Ordering::Acquire);
         // A consumer cannot have taken more than was written, nor give back what it took.
-        if taken <= self.position && taken > self.taken {
-            self.taken = taken;
+        if taken <= self.position {
+            self.limit = self.limit.max(taken + self.memory.capacity());
         }
-        self.position - self.taken < self.memory.capacity()
+        self.position < self.limit
     }
 
-    /// Writes the next slot. Call only after [`Writer::has_room`] said so.
+    /// Writes the next slot, of whose payload `fill` gets the first `length` bytes. Call only after [`Writer::has_room`] said so.
     #[inline(always)]
-    pub fn write(&mut self, tag: u16, fill: impl FnOnce(&mut [u8; PAYLOAD])) {
-        debug_assert!(self.position - self.taken < self.memory.capacity());
+    pub fn write(&mut self, tag: u16, length: usize, fill: impl FnOnce(&mut [u8])) {
+        debug_assert!(self.position < self.limit);
         let slot = self.memory.slot(self.position);
         // SAFETY: the slot is free, so an honest consumer does not look at it; a hostile one may read anything of
         // a region it maps, and the bytes are plain data.
-        slot.payload.with_mut(|payload| fill(unsafe { &mut (*payload).0 }));
+        fill(slot.payload.with_mut(|payload| unsafe { &mut (&mut (*payload).0)[..length] }));
         slot.word.store((self.position + 1) << 16 | u64::from(tag), Ordering::Release);
         self.position += 1;
     }
@@ -122,12 +134,13 @@ impl<Owner> Writer<Owner> {
 pub(crate) struct Reader<Owner> {
     memory: Memory<Owner>,
     position: u64,
-    published: u64,
+    /// Slots to take before the next is published.
+    unpublished: u64,
 }
 
 impl<Owner> Reader<Owner> {
     pub fn new(memory: Memory<Owner>) -> Self {
-        Reader { memory, position: 0, published: 0 }
+        Reader { position: 0, unpublished: memory.capacity() / 4, memory }
     }
 
     #[inline(always)]
@@ -135,36 +148,21 @@ impl<Owner> Reader<Owner> {
         self.memory.progress()
     }
 
-    /// The tag of the next slot, if it was written.
+    /// The next slot and its tag, if it was written.
     #[inline(always)]
-    pub fn peek(&self) -> Option<u16> {
-        let word = self.memory.slot(self.position).word.load(Ordering::Acquire);
-        u16::try_from(word ^ ((self.position + 1) << 16)).ok()
-    }
-
-    /// A copy of the next slot's payload. Call only after [`Reader::peek`] found one.
-    ///
-    /// It is a copy, since a hostile producer could change the bytes between a check and their use.
-    #[inline(always)]
-    pub fn payload(&self) -> [u8; PAYLOAD] {
-        let mut copy = [0; PAYLOAD];
-        self.memory.slot(self.position).payload.with(|payload| {
-            // Copied by words, since a volatile read of the whole array goes byte by byte.
-            for (i, word) in copy.chunks_exact_mut(8).enumerate() {
-                // SAFETY: 7 aligned words fill the payload. The slot's word said that it is written, so an honest
-                // producer leaves it until we publish; a volatile read of plain bytes tolerates a hostile one.
-                word.copy_from_slice(&unsafe { payload.cast::<u64>().add(i).read_volatile() }.to_ne_bytes());
-            }
-        });
-        copy
+    pub fn peek(&self) -> Option<(u16, &Slot)> {
+        let (position, slot) = (self.position, self.memory.slot(self.position));
+        let word = slot.word.load(Ordering::Acquire);
+        u16::try_from(word ^ ((position + 1) << 16)).ok().map(|tag| (tag, slot))
     }
 
     /// Gives the next slot back to the producer. Call only after [`Reader::peek`] found one.
     #[inline(always)]
     pub fn advance(&mut self) {
         self.position += 1;
-        if self.position - self.published > self.memory.mask >> 2 {
-            self.published = self.position;
+        self.unpublished -= 1;
+        if self.unpublished == 0 {
+            self.unpublished = self.memory.capacity() / 4;
             self.memory.progress().slots.store(self.position, Ordering::Release);
         }
     }
@@ -221,7 +219,7 @@ impl Producer {
         assert!(length <= PAYLOAD, "a slot holds {PAYLOAD} bytes, not {length}");
         let room = self.0.has_room();
         if room {
-            self.0.write(length as u16, |payload| fill(&mut payload[..length]));
+            self.0.write(length as u16, length, fill);
         }
         room
     }
@@ -231,10 +229,10 @@ impl Consumer {
     /// Takes the next message, if there is one.
     #[inline]
     pub fn try_pop<R>(&mut self, take: impl FnOnce(&[u8]) -> R) -> Option<R> {
-        let length = usize::from(self.0.peek()?).min(PAYLOAD);
-        let payload = self.0.payload();
+        let (length, slot) = self.0.peek()?;
+        let taken = slot.read(usize::from(length).min(PAYLOAD), take);
         self.0.advance();
-        Some(take(&payload[..length]))
+        Some(taken)
     }
 }
 
@@ -275,8 +273,8 @@ mod tests {
     fn the_sequence_may_wrap() {
         let (mut producer, mut consumer) = pair(4);
         let near_the_end = (1 << 48) - 6;
-        (producer.0.position, producer.0.taken) = (near_the_end, near_the_end);
-        (consumer.0.position, consumer.0.published) = (near_the_end, near_the_end);
+        (producer.0.position, producer.0.limit) = (near_the_end, near_the_end + 4);
+        consumer.0.position = near_the_end;
         for i in 0..20u8 {
             assert!(consumer.try_pop(|_| ()).is_none());
             assert!(producer.try_push(1, |into| into[0] = i));

@@ -37,8 +37,8 @@ impl<P: Port, B: Buffer> Endpoint<P, B> {
 
     /// Sends `bytes` if they can leave at once; nothing completes then. False otherwise.
     #[inline]
-    pub fn inject(&mut self, peer: PeerIndex, label: Label, bytes: &[u8]) -> Result<bool> {
-        self.post_at_once(peer, label, bytes.len(), |into| into.copy_from_slice(bytes))
+    pub fn inject(&mut self, peer: PeerIndex, label: &Label, bytes: &[u8]) -> Result<bool> {
+        self.post_at_once(peer, *label, bytes.len(), |into| into.copy_from_slice(bytes))
     }
 
     /// Posts an eager message if nothing is before it and the peer has a receive for it. False if it has to wait.

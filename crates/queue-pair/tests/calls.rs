@@ -75,11 +75,11 @@ fn a_confirmed_send_ends_once_it_is_matched() {
 #[test]
 fn an_inject_leaves_at_once_or_not_at_all() {
     let (mut one, mut other) = two();
-    assert!(!one.inject(PEER, Label::from(1), b"early").unwrap(), "the peer is not connected yet");
+    assert!(!one.inject(PEER, &Label::from(1), b"early").unwrap(), "the peer is not connected yet");
     one.send(PEER, 1, b"first".to_vec(), 0).unwrap();
     ended(&mut one, &mut other, 1);
-    assert!(one.inject(PEER, Label::from(1), b"second").unwrap());
-    assert!(!one.inject(PEER, Label::from(1), &[0; LONG]).unwrap(), "too long to be eager");
+    assert!(one.inject(PEER, &Label::from(1), b"second").unwrap());
+    assert!(!one.inject(PEER, &Label::from(1), &[0; LONG]).unwrap(), "too long to be eager");
     for expected in [&b"first"[..], b"second"] {
         other.receive(Source::Any, TagSelector::any(), vec![0; expected.len()], 0).unwrap();
         assert_eq!(ended(&mut other, &mut one, 1)[0].buffer, expected);
@@ -147,7 +147,7 @@ fn the_adapters_time_is_counted_apart() {
     one.send(PEER, 1, b"first".to_vec(), 0).unwrap();
     ended(&mut one, &mut other, 1);
     let before = one.metered().unwrap();
-    assert!(one.inject(PEER, Label::from(1), b"second").unwrap());
+    assert!(one.inject(PEER, &Label::from(1), b"second").unwrap());
     assert_eq!(one.metered().unwrap().adapter, before.adapter + 1, "one work request was posted");
 }
 

@@ -310,11 +310,11 @@ impl<B: Buffer> NodeClient<B> {
 
     /// Sends as a short send does; nothing completes. False where `bytes` do not fit a command.
     #[inline]
-    pub fn inject(&mut self, peer: PeerIndex, label: Label, bytes: &[u8]) -> Result<bool> {
+    pub fn inject(&mut self, peer: PeerIndex, label: &Label, bytes: &[u8]) -> Result<bool> {
         if bytes.len() > INLINE {
             return Ok(false);
         }
-        self.push(&Command::Send { peer, label, confirmed: false, ticket: 0, place: Place::Here(bytes) })?;
+        self.push(&Command::Send { peer, label: *label, confirmed: false, ticket: 0, place: Place::Here(bytes) })?;
         Ok(true)
     }
 

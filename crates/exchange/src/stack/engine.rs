@@ -103,7 +103,7 @@ impl<P: Port + Send + 'static> Stack for EngineStack<P> {
         };
         self.ended(first, done)?;
         for _ in 1..COMPLETIONS_A_POLL {
-            let Some(next) = self.endpoint.take_ended()? else { break };
+            let Some(next) = self.endpoint.take_ended() else { break };
             self.ended(next, done)?;
         }
         Ok(())

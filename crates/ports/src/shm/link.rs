@@ -217,7 +217,7 @@ impl Outgoing {
             *grown += more;
             Ok(true)
         };
-        packets.send(length, provide, fill)
+        packets.send_long(length, provide, fill)
     }
 
     /// Bytes by which its bulk ring has grown.

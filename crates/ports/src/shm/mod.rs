@@ -315,9 +315,6 @@ impl Port for ShmPort {
 
     #[inline]
     fn receive(&mut self, budget: usize, mut deliver: impl FnMut(PeerIndex, &[u8])) -> Result<usize> {
-        if let [Peer { incoming: Some(incoming), .. }] = &mut self.peers[..] {
-            return Ok(incoming.receive(budget, |packet| deliver(PeerIndex(0), packet)));
-        }
         let mut delivered = 0;
         let mut idle = 0;
         while delivered < budget && idle < self.peers.len() {
