@@ -164,6 +164,12 @@ impl<T: Copy> Consumer<T> {
         if self.produced == self.next {
             self.produced = self.ring.producer().load(Ordering::Acquire);
         }
+        self.known()
+    }
+
+    /// Number of entries that are known, without a look at the kernel's counter.
+    #[inline]
+    pub fn known(&self) -> u32 {
         self.produced.wrapping_sub(self.next)
     }
 

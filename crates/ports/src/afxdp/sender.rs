@@ -35,6 +35,10 @@ pub(super) struct Blank {
     owner: usize,
 }
 
+/// Frames out of the list of free ones at which completed ones are reclaimed, so that the same are used again: they are in
+/// the caches.
+const OUT: usize = 256;
+
 /// Sends Ethernet frames from memory of its own.
 pub struct Sender {
     transmit: Producer<XdpDesc>,
@@ -207,7 +211,7 @@ impl Sender {
 
     /// Lends up to `count` free frames to `into`, to be written elsewhere ([`Memory::blank`]); returns their number.
     pub(super) fn lend(&mut self, count: usize, into: &mut Vec<Blank>) -> usize {
-        if self.free.len() < count {
+        if self.free.len() < count || self.in_flight() >= OUT {
             self.reap();
         }
         let owner = self.socket.identity();

@@ -404,7 +404,7 @@ impl Rings {
         self.receiver.release_many(held.into_iter());
         let lent = self.sender.lend(usize::MAX, &mut blanks);
         blanks.into_iter().for_each(|blank| self.sender.restore(blank));
-        (self.receiver.offered(), lent) == (receive_frames, transmit_frames)
+        (self.receiver.unused(), lent) == (receive_frames, transmit_frames)
     }
 }
 
