@@ -5,7 +5,6 @@
 #![forbid(unsafe_code)]
 
 pub mod admission;
-pub mod cache;
 mod calibration;
 pub mod congestion;
 pub mod control;

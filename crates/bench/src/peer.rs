@@ -12,7 +12,6 @@ use machine::{Budget, Bytes, Fault, Reading, Result, Site};
 use rounds::point::Stack as StackName;
 
 use crate::admission::Admission;
-use crate::cache;
 use crate::control::{Connection, Finished, Grant, MAX_JOBS, Reply, Request, Serving, VERSION};
 use crate::meters::Meters;
 use exchange::endpoint::{Job, Outcome, Role};
@@ -130,7 +129,7 @@ fn converse(connection: &mut Connection, limits: &Limits) -> Result<()> {
         meters: Meters::open("remote", &path)?,
         host: if limits.same_host { None } else { Some(HostMeter::open()?) },
         path,
-        pools: Pools::new(cache::to_exceed()),
+        pools: Pools::default(),
         buffers: limits.buffers.draw(0).map_err(|_| buffers_refused(Bytes(0), Exhausted::Whole, limits))?,
         polite: prepare.polite,
         number: 0,

@@ -17,7 +17,6 @@ use rounds::clocks::Clocks;
 use rounds::point::{Path, Pattern, PointSpec, Receiver, Stack};
 use rounds::sample::{Runner, Sample};
 
-use crate::cache;
 use crate::calibration::{
     FIRST_TRIAL, MOST_MESSAGES, TRIAL, block_jobs, block_messages, job, largest, messages_in, verifying, weigh,
 };
@@ -99,8 +98,10 @@ impl Bench {
     /// `program` is an executable whose subcommand `peer` ends up in [`crate::peer_process::serve_parent`].
     pub fn new(program: PathBuf) -> Bench {
         let mut notes = Vec::new();
-        if cache::last_level().value().is_none() {
-            notes.push(format!("last-level cache size unknown: buffers rotate over {}", cache::WHERE_UNKNOWN));
+        if !linux::cache::CAN_EVICT {
+            notes.push(
+                "stream-no-cache: programs cannot evict this processor's caches, which may hold its buffers".into(),
+            );
         }
         let meter = HostMeter::open().map_err(|fault| notes.push(format!("no accounting: {fault}"))).ok();
         Bench {

@@ -8,7 +8,6 @@ use machine::accounting::ThreadCost;
 use machine::{Fault, Nanoseconds, Result};
 use serde::Serialize;
 
-use crate::cache;
 use crate::control::{ANSWER, Connection, Finished, Reply, Request, answer, ask, greet, unexpected};
 use crate::meters::Meters;
 use crate::peer::{out_of_time, plausible};
@@ -90,7 +89,7 @@ impl Session {
         }
         path.idle()?;
         let meters = Meters::open("local", &path)?;
-        Ok(Session { control, path, meters, pools: Pools::new(cache::to_exceed()), polite: local.polite, number: 0 })
+        Ok(Session { control, path, meters, pools: Pools::default(), polite: local.polite, number: 0 })
     }
 
     /// Runs `jobs` one after the other at both ends.

@@ -72,7 +72,7 @@ impl AsMut<[u8]> for Buffer {
 pub enum Reuse {
     /// The one given back last: warm in the caches.
     Warm,
-    /// The one given back first: cold, where the pool is larger than the caches.
+    /// The one given back first: cold, if the pool was evicted and is larger than what is sent.
     Rotate,
 }
 
@@ -110,6 +110,11 @@ impl Pool {
         .unwrap_or_else(|| Buffer::new(self.capacity.max(length)));
         buffer.set_length(length);
         buffer
+    }
+
+    /// Drops the free buffers from all caches.
+    pub fn evict(&self) {
+        self.free.iter().for_each(|buffer| linux::cache::evict(&buffer.bytes));
     }
 
     pub fn give(&mut self, buffer: Buffer) {

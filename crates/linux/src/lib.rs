@@ -6,6 +6,7 @@ pub mod addresses;
 pub mod affinity;
 pub mod answer;
 pub mod barrier;
+pub mod cache;
 pub mod clock;
 pub mod clock_setting;
 pub mod contention;

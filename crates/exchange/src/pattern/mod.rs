@@ -28,9 +28,8 @@ type Ready<'a> = &'a mut dyn FnMut() -> Result<()>;
 #[derive(Debug)]
 pub struct Pools {
     warm: Pair,
-    /// Pools larger than the caches; kept beside the warm ones, since paging them in takes longer than a block.
+    /// [`COLD`] bytes; kept beside the warm ones, since paging them in takes longer than a block.
     cold: Pair,
-    last_level_cache: usize,
 }
 
 #[derive(Debug)]
@@ -39,19 +38,24 @@ struct Pair {
     incoming: Pool,
 }
 
-impl Pools {
-    /// `last_level_cache` in bytes: buffers of [`Pattern::StreamNoCache`] rotate over twice as much.
-    pub fn new(last_level_cache: usize) -> Self {
+/// Bytes over which buffers of [`Pattern::StreamNoCache`] rotate, evicted from all caches before a block: about what a block
+/// sends at most.
+const COLD: usize = 64 << 20;
+
+impl Default for Pools {
+    fn default() -> Self {
         let empty = || Pool::new(0, 0, Reuse::Warm);
         let pair = || Pair { outgoing: empty(), incoming: empty() };
-        Pools { warm: pair(), cold: pair(), last_level_cache }
+        Pools { warm: pair(), cold: pair() }
     }
+}
 
+impl Pools {
     /// Memory of all buffers after [`Pools::provide`] with the same arguments.
     pub fn need(&self, pattern: Pattern, size: usize, role: Role) -> Bytes {
         let renewed = if pattern == Pattern::StreamNoCache { &self.cold } else { &self.warm };
         let held = [&self.warm, &self.cold].into_iter().flat_map(|pair| [&pair.outgoing, &pair.incoming]);
-        let [outgoing, incoming] = self.shapes(pattern, size, role);
+        let [outgoing, incoming] = shapes(pattern, size, role);
         let after = [(&renewed.outgoing, outgoing), (&renewed.incoming, incoming)].map(|(pool, shape)| {
             let (count, capacity, reuse) = shape;
             let then = if pool.suits(count, capacity, reuse) { pool.bytes() } else { count as u64 * capacity as u64 };
@@ -61,20 +65,17 @@ impl Pools {
         Bytes(kept + after.iter().map(|(_, then)| then).sum::<u64>())
     }
 
-    /// Shapes of the pools for sends and for receives.
-    fn shapes(&self, pattern: Pattern, size: usize, role: Role) -> [Shape; 2] {
-        let (forward, back) = shapes(pattern, size, self.last_level_cache);
-        if role == Role::Initiator { [forward, back] } else { [back, forward] }
-    }
-
     /// Makes room for messages of up to `size` bytes of `pattern`, outside the measured time.
     pub fn provide(&mut self, pattern: Pattern, size: usize, role: Role) {
-        let [outgoing, incoming] = self.shapes(pattern, size, role);
+        let [outgoing, incoming] = shapes(pattern, size, role);
         let Pair { outgoing: sent, incoming: received } = self.of(pattern);
         for (pool, (count, capacity, reuse)) in [(sent, outgoing), (received, incoming)] {
             if !pool.suits(count, capacity, reuse) {
                 *pool = Pool::new(0, 0, reuse); // frees the old one before the new one is made
                 *pool = Pool::new(count, capacity, reuse);
+            }
+            if reuse == Reuse::Rotate {
+                pool.evict();
             }
         }
     }
@@ -89,15 +90,21 @@ type Shape = (usize, usize, Reuse);
 
 const ACKNOWLEDGES: Shape = (2, 64, Reuse::Warm);
 
+/// Shapes of the pools for sends and for receives.
+fn shapes(pattern: Pattern, size: usize, role: Role) -> [Shape; 2] {
+    let (forward, back) = ways(pattern, size);
+    if role == Role::Initiator { [forward, back] } else { [back, forward] }
+}
+
 /// Shapes for the initiator's messages, and for those that come back.
-fn shapes(pattern: Pattern, size: usize, last_level_cache: usize) -> (Shape, Shape) {
+fn ways(pattern: Pattern, size: usize) -> (Shape, Shape) {
     // Whole cache lines, so that two messages never share one.
     let capacity = size.max(ACKNOWLEDGEMENT).next_multiple_of(64);
     match pattern {
         Pattern::PingPong | Pattern::Bidirectional => ((3, capacity, Reuse::Warm), (3, capacity, Reuse::Warm)),
         Pattern::Stream => ((2, capacity, Reuse::Warm), ACKNOWLEDGES),
         Pattern::StreamNoCache => {
-            let count = (2 * last_level_cache).div_ceil(capacity).max(2);
+            let count = COLD.div_ceil(capacity).max(2);
             ((count, capacity, Reuse::Rotate), ACKNOWLEDGES)
         }
         Pattern::Window | Pattern::MessageRate => ((WINDOW as usize, capacity, Reuse::Warm), ACKNOWLEDGES),
@@ -140,7 +147,7 @@ mod tests {
 
     #[test]
     fn what_buffers_will_take_is_what_they_take() {
-        let mut pools = Pools::new(1 << 20);
+        let mut pools = Pools::default();
         let held = |pools: &Pools| -> u64 {
             let pairs = [&pools.warm, &pools.cold];
             pairs.iter().map(|pair| pair.outgoing.bytes() + pair.incoming.bytes()).sum()
