@@ -195,7 +195,7 @@ impl Topology {
         self.caches.iter().filter(reaches).max_by_key(|cache| cache.level)
     }
 
-    /// The size of the largest last-level cache: buffers that rotate over more than this miss it.
+    /// The size of the largest last-level cache.
     pub fn last_level_cache_size(&self) -> Option<Bytes> {
         self.online.iter().filter_map(|core| self.last_level_cache(core)?.size).max()
     }

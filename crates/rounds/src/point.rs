@@ -70,7 +70,7 @@ machine::named! {
         PingPong = "ping-pong",
         /// NetPIPE's stream: one way, acknowledged once at the end (paper 000 Fig. 2).
         Stream = "stream",
-        /// NetPIPE's stream with buffers that rotate over more than the last-level cache (paper 000 Fig. 3).
+        /// NetPIPE's stream with buffers that are in no cache (paper 000 Fig. 3).
         StreamNoCache = "stream-no-cache",
         /// Both ways at once with preposted receives (paper 000 Fig. 4).
         Bidirectional = "bidirectional",
