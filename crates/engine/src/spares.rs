@@ -6,17 +6,26 @@ use machine::port::Shared;
 #[derive(Default)]
 pub(crate) struct Spares {
     buffers: Vec<Vec<u8>>,
+    /// Memory of `buffers`, bytes.
+    bytes: usize,
     shared: Vec<Shared>,
 }
 
-/// Spare buffers beyond this many are freed.
-const MOST_SPARES: usize = 256;
+/// Spare buffers beyond this many bytes are freed: about what is in flight to one peer, which an allocator would take from the
+/// kernel and give back again and again.
+const MOST_BYTES: usize = 4 << 20;
 /// Spare shared buffers, which are long, beyond this many are freed.
 const MOST_SHARED: usize = 16;
 
 impl Spares {
+    fn take(&mut self) -> Vec<u8> {
+        let buffer = self.buffers.pop().unwrap_or_default();
+        self.bytes -= buffer.capacity();
+        buffer
+    }
+
     pub fn copy_of(&mut self, bytes: &[u8]) -> Vec<u8> {
-        let mut buffer = self.buffers.pop().unwrap_or_default();
+        let mut buffer = self.take();
         buffer.clear();
         buffer.extend_from_slice(bytes);
         buffer
@@ -24,7 +33,7 @@ impl Spares {
 
     /// A buffer of this length, written by `fill` unless empty.
     pub fn filled(&mut self, length: usize, fill: impl FnOnce(&mut [u8])) -> Vec<u8> {
-        let mut buffer = self.buffers.pop().unwrap_or_default();
+        let mut buffer = self.take();
         buffer.resize(length, 0);
         if length > 0 {
             fill(&mut buffer);
@@ -50,7 +59,8 @@ impl Spares {
 
     #[inline]
     pub fn put(&mut self, buffer: Vec<u8>) {
-        if self.buffers.len() < MOST_SPARES {
+        if self.bytes + buffer.capacity() <= MOST_BYTES {
+            self.bytes += buffer.capacity();
             self.buffers.push(buffer);
         }
     }
