@@ -251,9 +251,18 @@ impl Installation {
         })
     }
 
-    /// The number before the first dot of the version; 0 where there is none.
+    /// The first number of the version, 0 where there is none.
     pub fn major(&self) -> u32 {
-        self.version.split('.').next().and_then(|major| major.parse().ok()).unwrap_or(0)
+        self.numbers()[0]
+    }
+
+    /// The first three numbers of the version, 0 where there is none: 5.0.7rc1 is 5, 0, 7.
+    pub fn numbers(&self) -> [u32; 3] {
+        let mut words = self.version.split('.').map(|word| {
+            let end = word.find(|c: char| !c.is_ascii_digit()).unwrap_or(word.len());
+            word[..end].parse().unwrap_or(0)
+        });
+        std::array::from_fn(|_| words.next().unwrap_or(0))
     }
 }
 

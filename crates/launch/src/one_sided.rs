@@ -27,6 +27,8 @@ pub enum OneSided {
     Messages { allocated: bool },
     /// Open MPI 5's osc/rdma carries them over btl/ofi, hence the provider.
     Remote,
+    /// Open MPI 5 before 5.0.9 makes no window over pml/cm, whatever the provider, but in shared memory.
+    Refused,
     /// Open MPI 4's osc/rdma carries them over BTLs of its own on one host. Between hosts it has none, and osc/pt2pt has them.
     Past,
 }
@@ -76,16 +78,17 @@ impl OneSided {
         let called = std::fs::read(program).ok().and_then(|file| elf::called(&file)).unwrap_or_default();
         let asked = options.iter().any(|word| ["osc", "btl", BESIDE, "osc_rdma_btls"].contains(&word.as_str()));
         let multiple = std::env::var_os("OMPI_MPI_THREAD_LEVEL").is_some();
-        OneSided::by_names(installation.major(), &called, asked, multiple)
+        OneSided::by_names(installation.numbers(), &called, asked, multiple)
     }
 
-    fn by_names(version: u32, called: &[String], asked: bool, multiple: bool) -> OneSided {
+    fn by_names(version: [u32; 3], called: &[String], asked: bool, multiple: bool) -> OneSided {
         let names = Names::of(called);
         match () {
             () if names.any && !names.windows => OneSided::Unnoted,
             () if asked => OneSided::Asked,
             () if !names.any => OneSided::Unseen,
-            () if version > 4 => OneSided::Remote,
+            () if version >= [5, 0, 9] => OneSided::Remote,
+            () if version >= [5, 0, 0] => OneSided::Refused,
             () if !names.threads && !multiple && !names.displaced => OneSided::Messages { allocated: !names.created },
             () => OneSided::Past,
         }
@@ -103,7 +106,7 @@ impl OneSided {
     pub fn is_past(self, reports: &Reports) -> bool {
         let hosts: BTreeSet<&str> = reports.endpoints.iter().map(|report| report.host.as_str()).collect();
         match self {
-            OneSided::Unnoted | OneSided::Unseen | OneSided::Asked => false,
+            OneSided::Unnoted | OneSided::Unseen | OneSided::Asked | OneSided::Refused => false,
             OneSided::Messages { allocated } => allocated && hosts.len() < 2,
             OneSided::Past => reports.remote().is_none() && hosts.len() < 2,
             OneSided::Remote => reports.remote().is_none(),
@@ -121,6 +124,10 @@ impl OneSided {
             }
             OneSided::Asked if !counted => {
                 "one-sided operations went as --mpirun-args says; those that Open MPI carried itself are not counted above"
+            }
+            OneSided::Refused => {
+                "Open MPI 5 before 5.0.9 ends a job that makes a window (MPI_ERR_WIN) over any libfabric provider, but for \
+                 MPI_Win_allocate on one host. Next: Open MPI 5.0.9 or MPICH (--mpi PREFIX), or its own transports: --carrier vader"
             }
             OneSided::Past if self.is_past(reports) => {
                 "one-sided operations were carried by Open MPI itself (osc/rdma, osc/sm) and are NOT counted above. Next: where no \
@@ -147,7 +154,7 @@ mod tests {
     const CREATED: OneSided = OneSided::Messages { allocated: false };
     const ALLOCATED: OneSided = OneSided::Messages { allocated: true };
 
-    fn of(version: u32, called: &str) -> OneSided {
+    fn of(version: [u32; 3], called: &str) -> OneSided {
         let called: Vec<String> = called.split_whitespace().map(str::to_owned).collect();
         OneSided::by_names(version, &called, false, false)
     }
@@ -169,15 +176,18 @@ mod tests {
             ("MPI_Init MPI_Win_create MPI_Type_create_subarray", OneSided::Past),
             ("mpi_init_ mpi_win_create_ mpi_win_lock_ mpi_type_create_hindexed_", OneSided::Past),
         ] {
-            let found = of(4, called);
+            let found = of([4, 1, 4], called);
             assert_eq!(found, expected, "{called}");
             let messages = matches!(found, OneSided::Messages { .. });
             assert_eq!(!found.variables().is_empty(), messages, "{called}");
         }
         let called = ["MPI_Init".to_owned(), "MPI_Win_create".to_owned()];
-        assert_eq!(OneSided::by_names(4, &called, false, true), OneSided::Past);
-        assert_eq!(OneSided::by_names(4, &called, true, false), OneSided::Asked);
-        assert_eq!(of(5, "MPI_Init_thread MPI_Win_create MPI_Win_lock"), OneSided::Remote);
+        assert_eq!(OneSided::by_names([4, 1, 4], &called, false, true), OneSided::Past);
+        assert_eq!(OneSided::by_names([4, 1, 4], &called, true, false), OneSided::Asked);
+        let windows = "MPI_Init_thread MPI_Win_create MPI_Win_lock";
+        assert_eq!(of([5, 0, 9], windows), OneSided::Remote);
+        assert_eq!(of([5, 0, 8], windows), OneSided::Refused);
+        assert_eq!(of([5, 0, 8], "MPI_Init MPI_Send"), OneSided::Unnoted);
     }
 
     #[test]
@@ -192,6 +202,7 @@ mod tests {
             (OneSided::Unnoted, [false; 3]),
             (OneSided::Unseen, [false; 3]),
             (OneSided::Asked, [false; 3]),
+            (OneSided::Refused, [false; 3]),
             (CREATED, [false; 3]),
             (ALLOCATED, [true, false, true]),
             (OneSided::Remote, [true, true, false]),
