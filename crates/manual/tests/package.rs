@@ -194,7 +194,7 @@ fn the_package_runs_where_only_its_dependencies_are() {
         run(command.env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin"))
     };
     let version = run(Command::new("dpkg-deb").arg("-f").arg(package).arg("Version"));
-    assert_eq!(inside(&["--version"]), format!("plimsoll {version}"));
+    assert!(inside(&["--version"]).starts_with(&format!("plimsoll {}", version.trim())));
     assert!(inside(&["plan", "--help"]).contains("Usage: plimsoll"));
     let page = inside(&["doctor"]);
     for part in ["/usr/lib/plimsoll/libplimsoll-fi.so", "/usr/lib/plimsoll/libplimsoll_profile.so"] {
