@@ -13,3 +13,4 @@ mod grammar;
 mod links;
 mod package;
 mod recipes;
+mod versions;
