@@ -233,7 +233,7 @@ fn an_interval_is_asked_of_a_figure_that_all_programs_have() {
 fn a_file_of_release_0_1_is_read() {
     let campaign = read(include_str!("release-0.1.toml")).unwrap();
     assert_eq!((campaign.identity.name.as_str(), campaign.seed, campaign.retries), ("clocks", 7, 2));
-    // Networks by sizes less one that is skipped, by threads and inputs.
+    // Sizes by threads less one that is skipped, by networks and inputs.
     assert_eq!(campaign.points.len(), 3 * 2 * 2);
     assert_eq!((campaign.identity.figures.len(), campaign.power.len()), (2, 1));
     let program = campaign.program(0);
