@@ -1,4 +1,6 @@
 //! `PLIMSOLL_VERSION`: the version, and the commit that a program was built from where that is known: '0.1.0 (5d3f78a8 2026-11-29)'.
+//! `PLIMSOLL_SOURCE`: the folder of the source, in which a program looks for what is not installed; a set one stands for it in packages,
+//! which are the same wherever they were built.
 //! Packagers who build without git set `PLIMSOLL_COMMIT` to what stands in the parentheses.
 
 use std::env;
@@ -11,6 +13,9 @@ fn main() {
     for file in moved(&here) {
         println!("cargo::rerun-if-changed={file}");
     }
+    println!("cargo::rerun-if-env-changed=PLIMSOLL_SOURCE");
+    let source = env::var("PLIMSOLL_SOURCE").unwrap_or_else(|_| here.join("../..").display().to_string());
+    println!("cargo::rustc-env=PLIMSOLL_SOURCE={source}");
     let named = env::var("PLIMSOLL_COMMIT").ok().filter(|name| !name.is_empty());
     let commit = named.or_else(|| commit(&here)).map(|commit| format!(" ({commit})")).unwrap_or_default();
     println!("cargo::rustc-env=PLIMSOLL_VERSION={}{commit}", env::var("CARGO_PKG_VERSION").expect("cargo sets it"));
