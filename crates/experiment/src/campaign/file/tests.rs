@@ -235,7 +235,8 @@ fn a_file_of_release_0_1_is_read() {
     assert_eq!((campaign.identity.name.as_str(), campaign.seed, campaign.retries), ("clocks", 7, 2));
     // Sizes by threads less one that is skipped, by networks and inputs.
     assert_eq!(campaign.points.len(), 3 * 2 * 2);
-    assert_eq!((campaign.identity.figures.len(), campaign.power.len()), (2, 1));
+    // With sensors there are also watts and joules.
+    assert_eq!((campaign.identity.figures.len(), campaign.power.len()), (4, 1));
     let program = campaign.program(0);
     assert_eq!([&program.setup, &program.check, &program.cleanup].map(Vec::len), [3, 3, 3]);
 }
