@@ -201,6 +201,38 @@ fn can_pack() -> bool {
 
 #[test]
 #[ignore = "make check"]
+fn an_rpm_is_installed_and_removed_whole_and_the_same_each_time() {
+    if skip::tool("rpmbuild").is_none() || skip::tool("rpm").is_none() || !licences() {
+        return;
+    }
+    let place = tempfile::tempdir().unwrap();
+    let made = |name: &str| {
+        let folder = place.path().join(name);
+        fs::create_dir(&folder).unwrap();
+        let quick = "--define '_binary_payload w0.gzdio'";
+        let said = run(script("rpm").arg(artefacts()).arg(&folder).env("RPM_OPTIONS", quick));
+        PathBuf::from(said.trim())
+    };
+    let (package, again) = (made("one"), made("two"));
+    assert!(fs::read(&package).unwrap() == fs::read(again).unwrap(), "two packages of one build differ");
+    let root = place.path().join("root");
+    let rpm = |arguments: &[&str]| run(Command::new("rpm").arg("--root").arg(&root).args(arguments));
+    let path = package.to_str().unwrap();
+    let (wanted, offered) = (rpm(&["-qp", "--requires", path]), rpm(&["-qp", "--provides", path]));
+    assert!(wanted.contains("libc.so.6") && !offered.contains(".so"), "{wanted}\n{offered}");
+    rpm(&["--install", "--nodeps", path]);
+    assert!(run(plimsoll(&root.join("usr")).arg("--version")).starts_with("plimsoll "));
+    for part in ["lib/plimsoll/libplimsoll-fi.so", "share/doc/plimsoll/LICENCES", "share/man/man1/plimsoll.1.gz"] {
+        assert!(root.join("usr").join(part).is_file(), "{part}");
+    }
+    rpm(&["--erase", "--nodeps", "plimsoll"]);
+    let left: Vec<_> = fs::read_dir(root.join("usr/share")).into_iter().flatten().flatten().collect();
+    assert!(left.iter().all(|entry| entry.file_name() != "plimsoll"), "{left:?}");
+    assert!(!root.join("usr/bin/plimsoll").exists());
+}
+
+#[test]
+#[ignore = "make check"]
 fn the_package_runs_where_only_its_dependencies_are() {
     if !can_pack() || !licences() {
         return;
