@@ -16,7 +16,7 @@ export PROPTEST_CASES ?= 64
 check: export PROPTEST_CASES := 512
 
 .NOTPARALLEL:
-.PHONY: help study fabric profile slurm offcodes aarch64 test check bless lint bench format clippy engine-alone tests doctests matrices loom fuzz soak tools book install uninstall deb
+.PHONY: help study fabric profile slurm offcodes aarch64 test check bless lint bench format clippy engine-alone tests doctests matrices loom fuzz soak tools book install uninstall deb rpm licences
 
 help:
 	@echo 'make study   find where message processing should run on this machine'
@@ -25,7 +25,8 @@ help:
 	@echo 'make slurm   the plugin by which every MPI program of a Slurm leaves a summary (docs/centre.md)'
 	@echo 'make offcodes the program behind plimsoll plan, run, ps, stop, migrate, upgrade, offcode, odf, agent and traffic'
 	@echo 'make install the commands, their libraries, manual pages and completions in PREFIX (/usr/local); make uninstall'
-	@echo 'make deb     the same as a Debian package'
+	@echo 'make deb     the same as a Debian package; make rpm: as an RPM'
+	@echo 'make licences  the licences of all crates that are linked, and an SBOM (CycloneDX); fails at one that is not allowed'
 	@echo 'make test    whether everything works here: tests, and every command once on its real part; ends with totals'
 	@echo 'make check   what a change must pass: make test, then lint, the engine on its own, loom, the book, all matrices, Arm'
 	@echo 'make book    the pages of docs/ as a site in target/book'
@@ -91,16 +92,23 @@ SHIPPED = --package plimsoll-offcode --package fabric --package mpi-profile --pa
 install:
 	@scripts/bootstrap study
 	@$(BUILD) $(SHIPPED)
+	@scripts/licences '$(TARGET_DIR)/release'
 	@scripts/install-tree '$(TARGET_DIR)/release' '$(PREFIX)' '$(DESTDIR)'
 	@echo 'now: $(PREFIX)/bin/plimsoll mpirun -n 2 PROGRAM, and $(PREFIX)/bin/plimsoll doctor'
 
 uninstall:
 	@scripts/install-tree --remove '$(PREFIX)' '$(DESTDIR)'
 
-deb:
+deb rpm:
 	@scripts/bootstrap study
 	@CARGO='$(CARGO)' scripts/build build --profile dist --package plimsoll $(SHIPPED)
-	@scripts/deb '$(TARGET_DIR)/dist'
+	@scripts/licences '$(TARGET_DIR)/dist'
+	@scripts/$@ '$(TARGET_DIR)/dist'
+
+licences:
+	@mkdir -p '$(TARGET_DIR)'
+	@scripts/licences '$(TARGET_DIR)'
+	@echo 'now: $(TARGET_DIR)/LICENCES and $(TARGET_DIR)/plimsoll.cdx.json'
 
 # Every part runs, also after one that fails, and the account of all of them comes last (crates/suite).
 SUITE = $(TARGET_DIR)/debug/suite

@@ -59,7 +59,9 @@ fn build(clang: &str, name: &str, object: &Path) -> Result<(), String> {
     let source = format!("{SOURCES}/{name}.c");
     let set = if WITH_ATOMICS.contains(&name) { "-mcpu=v3" } else { "-mcpu=generic" };
     let run = Command::new(clang)
-        .args(["-target", "bpf", set, "-O2", "-g", "-Wall", "-Werror", "-Wno-unused-parameter", "-c", &source, "-o"])
+        .args(["-target", "bpf", set, "-O2", "-g", "-Wall", "-Werror", "-Wno-unused-parameter"])
+        // The same object wherever it is compiled.
+        .args(["-fdebug-compilation-dir=.", "-c", &source, "-o"])
         .arg(object)
         .output();
     let output = match run {

@@ -10,6 +10,8 @@ mod build;
 mod documents;
 mod features;
 mod grammar;
+mod licences;
 mod links;
 mod package;
 mod recipes;
+mod versions;

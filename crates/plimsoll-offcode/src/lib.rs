@@ -9,7 +9,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 /// Places offcodes, runs them, and shows what proves where each works.
 #[derive(Parser)]
-#[command(name = "plimsoll", bin_name = "plimsoll", version, disable_help_subcommand = true)]
+#[command(name = "plimsoll", bin_name = "plimsoll", version = env!("PLIMSOLL_VERSION"), disable_help_subcommand = true)]
 struct Cli {
     #[command(subcommand)]
     command: Command,

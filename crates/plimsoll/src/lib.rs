@@ -31,7 +31,7 @@ use machine::Result;
 
 /// Finds where message processing should run on this machine, shows the evidence, and runs it there.
 #[derive(Parser)]
-#[command(name = "plimsoll", version, disable_help_subcommand = true)]
+#[command(name = "plimsoll", version = env!("PLIMSOLL_VERSION"), disable_help_subcommand = true)]
 struct Cli {
     #[command(subcommand)]
     command: Command,

@@ -37,5 +37,6 @@ mod top;
 mod r#try;
 mod tune;
 mod tutorial;
+mod version;
 mod whatif;
 mod words;

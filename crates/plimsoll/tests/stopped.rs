@@ -140,7 +140,11 @@ fn beside_other_work_it_is_named_too() {
     std::thread::scope(|scope| {
         let _over = Over(&over);
         for _ in 0..2 * std::thread::available_parallelism().unwrap().get() {
-            scope.spawn(|| while !over.load(Ordering::Relaxed) {});
+            scope.spawn(|| {
+                while !over.load(Ordering::Relaxed) {
+                    std::hint::spin_loop()
+                }
+            });
         }
         recorded(&place, |recording| recording.trace(64 << 20)).map(|recordings| names_the_stopped_rank(&recordings))
     });

@@ -369,15 +369,18 @@ mod tests {
     }
 
     #[test]
-    fn predictions_of_earlier_versions_claim_95_of_100() {
+    fn a_ledger_of_release_0_1_is_read_and_its_predictions_without_a_level_claim_95_of_100() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("l");
-        let line = r#"{"prediction":{"id":7,"made":1,"kind":"what-if","subject":{"words":"a","digest":""},"quantity":"q",
-            "expected":{"low":1.0,"middle":2.0,"high":3.0},"because":"b","choice":null,"version":"0.1.0"}}"#;
-        fs::write(&path, line.replace('\n', "")).unwrap();
+        let newer = "{\"forecast\":{\"id\":9}}\n";
+        fs::write(&path, [include_str!("release-0.1.jsonl"), newer].concat()).unwrap();
         let ledger = Ledger::at(&path).unwrap();
-        let [of] = &ledger.predictions[..] else { panic!("{} cannot be read", ledger.damaged) };
-        assert_eq!((of.level, &of.lever, of.widened), (0.95, &None, None));
+        let ([old, new], [outcome], [run]) = (&ledger.predictions[..], &ledger.outcomes[..], &ledger.runs[..]) else {
+            panic!("{} lines cannot be read", ledger.damaged)
+        };
+        assert_eq!((old.level, &old.lever, &old.widened), (0.95, &None, &None));
+        assert_eq!((new.level, new.lever.as_deref()), (0.9, Some("carrier")));
+        assert_eq!((outcome.id, run.count(), ledger.damaged), (old.id, 1020, 1));
     }
 
     #[test]

@@ -277,9 +277,10 @@ fn now() -> Duration {
 mod tests {
     use super::*;
     use crate::body::BodyKind;
-    use crate::costs::Item;
+    use crate::costs::{Item, Way};
     use crate::quantity::Nanoseconds;
     use crate::reading::Reading;
+    use crate::site::SiteKind;
 
     fn handover(ns: f64) -> Row {
         let cost = Reading::Measured(Interval::between(ns * 0.9, ns / 0.9));
@@ -366,6 +367,35 @@ mod tests {
             let wasm = Costs::of(kept.rows).get(&Item::Entry(BodyKind::Wasm)).reading;
             assert_eq!(matches!(wasm, Reading::Measured(_)), count == 2, "{wasm:?}");
         }
+    }
+
+    #[test]
+    fn costs_of_format_1_are_read() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(file(folder.path(), "h"), include_str!("format-1.json")).unwrap();
+        let kept = there(folder.path(), "h").unwrap().unwrap();
+        assert_eq!((kept.rows.len(), kept.others), (10, Some(0.25)));
+        let way = |network: Option<&str>, placement| Way {
+            carrier: super::super::ENGINE.into(),
+            mpi: "Open MPI 4.1.4".into(),
+            placement,
+            network: network.map(str::to_owned),
+        };
+        let items = [
+            Item::HalfTrip(way(None, SiteKind::App)),
+            Item::Message(way(None, SiteKind::App)),
+            Item::Softirq(way(Some("udp"), SiteKind::Core)),
+            Item::Handover,
+            Item::Crossing(SiteKind::App, SiteKind::Core),
+            Item::Call,
+            Item::Entry(BodyKind::Wasm),
+            Item::Work,
+            Item::Transit,
+            Item::DevicePost,
+        ];
+        assert_eq!(kept.rows.iter().map(|row| row.item.clone()).collect::<Vec<_>>(), items);
+        assert_eq!(kept.rows[1].cost, Reading::Measured(Interval { low: 4100.0, middle: 4300.5, high: 4600.0 }));
+        assert!(matches!(kept.rows[9].cost, Reading::Modelled(_)));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use machine::{Fault, Result};
 
 /// The source folder, for a build whose target folder is not in it.
-const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+const SOURCE: &str = env!("PLIMSOLL_SOURCE");
 
 /// Files of one kind.
 pub struct Shipped {

@@ -41,6 +41,19 @@ fn the_head_is_read_as_it_was_written() {
     assert_eq!((samples.span, samples.ended, samples.notes.len()), (None, None, 0));
 }
 
+/// The file is what `two_moments` gave when version 2 was new.
+#[test]
+fn samples_of_version_2_are_read() {
+    let samples = Samples::read(include_bytes!("version-2.samples")).unwrap();
+    let again = Samples::read(&two_moments()).unwrap();
+    assert_eq!(samples.head, head());
+    assert_eq!(format!("{samples:?}"), format!("{again:?}"));
+}
+
+fn two_moments() -> Vec<u8> {
+    written(|writer| give(writer, &[(false, 5, 0, [1, 2, 3]), (true, 9, 1, [4, 5, 6])]))
+}
+
 #[test]
 fn power_has_times_of_its_own() {
     use machine::power::{Band, Covers, Measure, Sensor};

@@ -228,3 +228,15 @@ fn an_interval_is_asked_of_a_figure_that_all_programs_have() {
     assert!(told.contains("program b has no figure 'loop', whose interval is to end its runs"), "{told}");
     read(&text.replace("\"loop\"\n[[figure]]", "\"time\"\n[[figure]]")).unwrap();
 }
+
+#[test]
+fn a_file_of_release_0_1_is_read() {
+    let campaign = read(include_str!("release-0.1.toml")).unwrap();
+    assert_eq!((campaign.identity.name.as_str(), campaign.seed, campaign.retries), ("clocks", 7, 2));
+    // Sizes by threads less one that is skipped, by networks and inputs.
+    assert_eq!(campaign.points.len(), 3 * 2 * 2);
+    // With sensors there are also watts and joules.
+    assert_eq!((campaign.identity.figures.len(), campaign.power.len()), (4, 1));
+    let program = campaign.program(0);
+    assert_eq!([&program.setup, &program.check, &program.cleanup].map(Vec::len), [3, 3, 3]);
+}

@@ -7,8 +7,8 @@ use machine::{Fault, Result};
 
 /// The folder of the crates, seen from a folder above this program: as they are installed, and in the source of a build.
 const FOLDERS: [&str; 2] = ["share/plimsoll/sdk/crates", "crates"];
-/// This crate's folder when this program was built, whatever folder cargo built it in.
-const BUILT_FROM: &str = env!("CARGO_MANIFEST_DIR");
+/// The source when this program was built, whatever folder cargo built it in.
+const SOURCE: &str = env!("PLIMSOLL_SOURCE");
 /// The file that tells the right folder from others.
 const MARK: &str = "native/Cargo.toml";
 
@@ -28,8 +28,7 @@ pub fn find(given: Option<&Path>) -> Result<PathBuf> {
     let own = machine::here::program()?;
     // PREFIX/lib/plimsoll/plimsoll-offcode, or target/release/plimsoll-offcode.
     let beside = own.ancestors().skip(1).take(4).flat_map(|above| FOLDERS.map(|folder| above.join(folder)));
-    let source = Path::new(BUILT_FROM).parent().map(PathBuf::from);
-    let found = beside.chain(source).find(|folder| folder.join(MARK).is_file());
+    let found = beside.chain([Path::new(SOURCE).join("crates")]).find(|folder| folder.join(MARK).is_file());
     found.ok_or_else(|| {
         Fault::new("sources of crate offcode", "they are not beside this program, nor where it was built", next)
     })
