@@ -43,6 +43,7 @@ CREATE TABLE job (
     -- Least and most gain of each lever, in 4-byte floats; NaN where it is not known.
     gains BLOB NOT NULL
 );
+CREATE INDEX job_of_program ON job (program);
 CREATE TABLE sum (
     month INTEGER NOT NULL,
     program INTEGER NOT NULL,

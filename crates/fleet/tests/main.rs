@@ -1,7 +1,16 @@
+mod history;
 mod spool;
 mod totals;
 
+use fleet::Store;
 use fleet::summary::{End, Gain, Hindrance, Job, Lever, Owner, Program, Size, Summary, VERSION};
+
+fn store_of(jobs: &[Summary]) -> (tempfile::TempDir, Store) {
+    let home = tempfile::tempdir().unwrap();
+    let mut store = Store::open(&home.path().join("fleet.db")).unwrap();
+    store.add(jobs).unwrap();
+    (home, store)
+}
 
 /// The summary of a job of this user: an hour on 10 cores.
 fn job(number: u64, program: &str) -> Summary {

@@ -3,7 +3,8 @@ mod leave;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use fleet::totals::{self, Asked, By};
+use fleet::history::{self, History};
+use fleet::totals::{self, Asked, By, Totals};
 use fleet::{Store, page, spool, terminal};
 use linux::output;
 use machine::{Fault, Result};
@@ -21,12 +22,12 @@ pub struct Arguments {
     /// The store of jobs
     #[arg(long, value_name = "FILE", default_value = "/var/lib/plimsoll/fleet.db", global = true)]
     store: PathBuf,
-    /// Only jobs of the program of this file name
+    /// The program of this file name over time: its use, waiting, versions and steps; with --per, sums of its jobs alone
     #[arg(long, value_name = "NAME")]
     program: Option<String>,
-    /// What sums are shown for: each month, partition, program or group
-    #[arg(long, value_name = "WORD", default_value = "month")]
-    per: By,
+    /// What sums are shown for: each month, partition, program or group; month where neither this nor --program is given
+    #[arg(long, value_name = "WORD")]
+    per: Option<By>,
     /// Watts that a busy core takes; savings are then shown in kWh too
     #[arg(long, value_name = "W")]
     watts: Option<f64>,
@@ -66,11 +67,11 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         None => {}
     }
     let store = Store::read(&arguments.store)?;
-    let sums = totals::totals(&store, Asked { program: arguments.program.clone() }, arguments.per)?;
-    let page = || output::page(&terminal::render(&sums, arguments.watts));
-    arguments.json.tell(|| outputs::json(&sums), page)?;
+    let view = View::of(&store, arguments.program.clone(), arguments.per)?;
+    let page = || output::page(&view.terminal(arguments.watts));
+    arguments.json.tell(|| view.json(), page)?;
     if let Some(file) = &arguments.html {
-        let text = page::render(&sums, arguments.watts, &arguments.store.display().to_string(), None);
+        let text = view.page(arguments.watts, &arguments.store.display().to_string());
         std::fs::write(file, text)
             .map_err(|e| Fault::unwritable(file.display().to_string(), e, "name another file with --html"))?;
         if !arguments.json.is_printed() {
@@ -78,4 +79,45 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// What is shown of a store.
+enum View {
+    Sums(Totals),
+    History(Box<History>),
+}
+
+impl View {
+    fn of(store: &Store, program: Option<String>, per: Option<By>) -> Result<View> {
+        let program = match (program, per) {
+            (Some(program), None) => program,
+            (program, per) => {
+                return Ok(View::Sums(totals::totals(store, Asked { program }, per.unwrap_or(By::Month))?));
+            }
+        };
+        let next = "see which programs it has: plimsoll fleet --per program";
+        let none = || Fault::new(format!("program {program}"), "the store has no job of it", next);
+        Ok(View::History(Box::new(history::history(store, &program)?.ok_or_else(none)?)))
+    }
+
+    fn terminal(&self, watts: terminal::Watts) -> String {
+        match self {
+            View::Sums(sums) => terminal::render(sums, watts),
+            View::History(history) => terminal::history(history, watts),
+        }
+    }
+
+    fn page(&self, watts: terminal::Watts, store: &str) -> String {
+        match self {
+            View::Sums(sums) => page::render(sums, watts, store, None),
+            View::History(history) => page::history(history, watts, store, None),
+        }
+    }
+
+    fn json(&self) -> Result<String> {
+        match self {
+            View::Sums(sums) => outputs::json(sums),
+            View::History(history) => outputs::json(history),
+        }
+    }
 }
