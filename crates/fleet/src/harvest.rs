@@ -21,7 +21,7 @@ pub struct Known {
 }
 
 /// Runs of one program differ by more than what a lever brings, where they are shorter.
-const SHORTEST: f64 = 1.0;
+pub(crate) const SHORTEST: f64 = 1.0;
 /// What the lever `Clock` adds to a core's clock.
 const CLOCK: f64 = 0.1;
 

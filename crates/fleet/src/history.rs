@@ -20,6 +20,9 @@ const TAIL: f64 = 0.025;
 
 #[derive(Debug, Clone, Serialize)]
 pub struct History {
+    /// As in [`Totals`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub label: Option<&'static str>,
     pub program: String,
     pub sums: Totals,
     pub first_day: String,
@@ -194,6 +197,7 @@ pub fn history(store: &Store, program: &str) -> Result<Option<History>> {
         Step { day: day_name(of.day), row: by.name(of.day), version: new.and_then(|(hash, _)| known(hash)), of }
     };
     Ok(Some(History {
+        label: store.label(),
         program: program.to_owned(),
         sums: totals(store, Asked { program: Some(program.to_owned()) }, By::Month)?,
         first_day: day_name(first),

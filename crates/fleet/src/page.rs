@@ -13,8 +13,7 @@ use crate::totals::{Part, Totals};
 #[template(path = "fleet.html")]
 struct Body<'a> {
     title: &'a str,
-    /// What the jobs are, where they are no jobs of this centre.
-    label: Option<String>,
+    label: Option<&'static str>,
     answer: Vec<String>,
     figures: Vec<Figure>,
     tables: Vec<Table>,
@@ -26,10 +25,11 @@ struct Table {
     rows: Vec<Vec<String>>,
 }
 
-/// Groups that a chart has room for.
-const CHARTED: usize = 14;
+/// Programs and rows that a chart has room for.
+const PROGRAMS: usize = 8;
+const ROWS: usize = 14;
 
-pub fn render(of: &Totals, watts: Watts, store: &str, label: Option<String>) -> String {
+pub fn render(of: &Totals, watts: Watts, store: &str) -> String {
     let tables = match of.jobs {
         0 => Vec::new(),
         _ => vec![
@@ -39,11 +39,12 @@ pub fn render(of: &Totals, watts: Watts, store: &str, label: Option<String>) -> 
     };
     let figures = [figure("programs", "Core hours that the best lever would save, by program", &of.programs)];
     let figures = figures.into_iter().flatten().collect();
-    Body { title: "Which of all jobs would gain", label, answer: answer(of, watts), figures, tables }.page(store)
+    Body { title: "Which of all jobs would gain", label: of.label, answer: answer(of, watts), figures, tables }
+        .page(store)
 }
 
 /// A program over time.
-pub fn history(of: &History, watts: Watts, store: &str, label: Option<String>) -> String {
+pub fn history(of: &History, watts: Watts, store: &str) -> String {
     let row = |row: &Row| {
         let (mpi, wait) = (row.mpi.map_or("-".into(), percent), row.wait.map_or("-".into(), share));
         let (nodes, step) = (format!("{:.1}", row.nodes), marks(of, &row.name).trim_start().to_owned());
@@ -65,7 +66,8 @@ pub fn history(of: &History, watts: Watts, store: &str, label: Option<String>) -
     };
     let figures = waiting(of).into_iter().collect();
     let title = format!("{} over time", of.program);
-    Body { title: &title, label, answer: history_answer(of, watts), figures, tables: vec![rows, versions] }.page(store)
+    Body { title: &title, label: of.label, answer: history_answer(of, watts), figures, tables: vec![rows, versions] }
+        .page(store)
 }
 
 impl Body<'_> {
@@ -77,7 +79,7 @@ impl Body<'_> {
 
 /// The share of waiting, row by row.
 fn waiting(of: &History) -> Option<Figure> {
-    let rows = &of.rows[of.rows.len().saturating_sub(CHARTED)..];
+    let rows = &of.rows[of.rows.len().saturating_sub(ROWS)..];
     let cells = rows.iter().map(|row| match row.wait {
         Some(wait) => {
             let (low, high) = wait.interval.unwrap_or((wait.middle, wait.middle));
@@ -120,7 +122,7 @@ fn table(title: &str, parts: &[Part]) -> Table {
 }
 
 fn figure(id: &str, title: &str, parts: &[Part]) -> Option<Figure> {
-    let parts: Vec<&Part> = parts.iter().filter(|part| part.best.is_some()).take(CHARTED).collect();
+    let parts: Vec<&Part> = parts.iter().filter(|part| part.best.is_some()).take(PROGRAMS).collect();
     let cells = parts.iter().filter_map(|part| {
         let (lever, (low, high)) = part.best?;
         let of = |share: f64| (share * part.core_hours).max(0.0);
@@ -129,16 +131,27 @@ fn figure(id: &str, title: &str, parts: &[Part]) -> Option<Figure> {
     });
     let look = Look { colour: 1, shape: Shape::Circle, line: 0 };
     let groups = [Group { name: "best lever".into(), look, cells: cells.collect() }];
-    let categories: Vec<String> = parts.iter().map(|part| part.name.clone()).collect();
     let y = Axis { label: "core hours", scale: Scale::Linear, write: hours };
-    let chart = BarChart { id, title, categories: &categories, label: "", y, groups: &groups };
+    let draw = |frame: Frame| {
+        // Characters between two bars; the table has the whole names.
+        let room = ((frame.width - 80.0) / parts.len() as f64 / 7.1) as usize;
+        let categories: Vec<String> = parts.iter().map(|part| cut(&part.name, room)).collect();
+        BarChart { id, title, categories: &categories, label: "", y, groups: &groups }.svg(frame)
+    };
     Some(Figure {
         title: title.to_owned(),
         caption: "The bar is the middle of what the program's jobs would have saved, the line its least and most."
             .into(),
         legend: vec![entry(look, "best lever")],
-        drawing: Frame::both(|frame| chart.svg(frame))?,
+        drawing: Frame::both(draw)?,
         wide: true,
         ..Figure::default()
     })
+}
+
+fn cut(name: &str, most: usize) -> String {
+    match name.chars().count() <= most {
+        true => name.to_owned(),
+        false => name.chars().take(most.saturating_sub(1)).collect::<String>() + "…",
+    }
 }

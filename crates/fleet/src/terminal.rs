@@ -16,17 +16,18 @@ pub type Watts = Option<f64>;
 
 /// The answer first, then what it is made of.
 pub fn render(of: &Totals, watts: Watts) -> String {
-    let mut text = String::new();
-    let put = |text: &mut String, line: String| _ = writeln!(text, "{line}");
-    for line in answer(of, watts) {
-        put(&mut text, line);
-    }
+    let mut text = head(of.label, answer(of, watts));
     if of.jobs == 0 {
         return text;
     }
     table(&mut text, "programs by what the best lever would save", &of.programs);
     table(&mut text, &format!("by {}", of.by), &of.groups);
     text
+}
+
+fn head(label: Option<&str>, lines: Vec<String>) -> String {
+    let label = label.map(str::to_owned);
+    label.into_iter().chain(lines).fold(String::new(), |text, line| text + &line + "\n")
 }
 
 /// The sentences at the head of every form.
@@ -75,7 +76,7 @@ fn saved(of: &Totals, saving: &Saving, watts: Watts) -> String {
 
 /// A program over time, in less than 30 lines.
 pub fn history(of: &History, watts: Watts) -> String {
-    let mut text = history_answer(of, watts).into_iter().fold(String::new(), |text, line| text + &line + "\n");
+    let mut text = head(of.label, history_answer(of, watts));
     let period = period(of.by);
     _ = writeln!(
         text,
@@ -96,8 +97,7 @@ pub fn history(of: &History, watts: Watts) -> String {
     }
     let (rows, versions) = (of.rows.len().saturating_sub(ROWS), of.versions.len().saturating_sub(VERSIONS));
     if rows + versions > 0 {
-        let earlier = format!("{rows} {period}s and {versions} versions");
-        _ = writeln!(text, "\nEarlier: {earlier}, which --html, --csv and --json have.");
+        _ = writeln!(text, "\nEarlier rows: {rows}. Earlier versions: {versions}. --html and --json have them.");
     }
     text
 }
@@ -132,7 +132,7 @@ fn step(of: &Step) -> String {
     let version =
         of.version.as_ref().map_or(String::new(), |hash| format!(", with version {}", short_hash(Some(hash))));
     format!(
-        "From {} on{version}, it waits {} of its time, {} before ({:+.1} .. {:+.1} points; medians of what a user ran in a day).",
+        "From {} on{version}, it waits {} of its time, {} before ({:+.1} .. {:+.1} points; medians over users' days).",
         of.day,
         percent(of.of.after),
         percent(of.of.before),

@@ -93,8 +93,8 @@ fn a_long_history_is_short_on_a_terminal_and_whole_on_the_page() {
     assert!(history.rows.len() > 30 && history.versions.len() > 140 && history.steps.len() > 3);
     let text = terminal::history(&history, Some(3.0));
     assert!(text.lines().count() < 30, "{text}");
-    assert!(text.contains("Earlier: 21 months and 138 versions"), "{text}");
-    let page = page::history(&history, None, "fleet.db", None);
+    assert!(text.contains("Earlier rows: 21. Earlier versions: 138."), "{text}");
+    let page = page::history(&history, None, "fleet.db");
     assert!(history.rows.iter().all(|row| page.contains(&row.name)));
-    assert_eq!(page.matches("step on").count() > 3, true);
+    assert!(page.matches("step on").count() > 3);
 }

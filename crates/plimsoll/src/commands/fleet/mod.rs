@@ -5,11 +5,11 @@ use std::process::ExitCode;
 
 use fleet::history::{self, History};
 use fleet::totals::{self, Asked, By, Totals};
-use fleet::{Store, page, spool, terminal};
-use linux::output;
+use fleet::{Store, example, page, rows, spool, terminal};
+use linux::output::{self, Destination};
 use machine::{Fault, Result};
 
-use super::outputs::{self, Json};
+use super::outputs::{self, Csv, Json};
 
 /// Tells which of all jobs would gain, from what, and how many core hours that is
 ///
@@ -22,6 +22,9 @@ pub struct Arguments {
     /// The store of jobs
     #[arg(long, value_name = "FILE", default_value = "/var/lib/plimsoll/fleet.db", global = true)]
     store: PathBuf,
+    /// Show an example in place of a store: a year of made-up jobs of ten programs
+    #[arg(long, conflicts_with = "store")]
+    example: bool,
     /// The program of this file name over time: its use, waiting, versions and steps; with --per, sums of its jobs alone
     #[arg(long, value_name = "NAME")]
     program: Option<String>,
@@ -34,6 +37,8 @@ pub struct Arguments {
     /// Write the sums as an HTML page to this file
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
+    #[command(flatten)]
+    csv: Csv,
     #[command(flatten)]
     json: Json,
 }
@@ -66,15 +71,27 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         Some(Act::Leave(leave)) => return leave::run(leave).map(|()| ExitCode::SUCCESS),
         None => {}
     }
-    let store = Store::read(&arguments.store)?;
+    let (store, from) = match arguments.example {
+        true => (example::store()?, "example".to_owned()),
+        false => (Store::read(&arguments.store)?, arguments.store.display().to_string()),
+    };
     let view = View::of(&store, arguments.program.clone(), arguments.per)?;
-    let page = || output::page(&view.terminal(arguments.watts));
-    arguments.json.tell(|| view.json(), page)?;
+    let (csv_is_printed, json_is_printed) =
+        (arguments.csv.csv == Some(Destination::Stdout), arguments.json.is_printed());
+    if csv_is_printed && json_is_printed {
+        let next = "name a file for the other, like --csv=rows.csv";
+        return Err(Fault::new("standard output", "only one of --json and --csv can be written to it", next));
+    }
+    arguments.json.tell(|| view.json(), || Ok(()))?;
+    arguments.csv.tell(|| Ok(view.csv()), || Ok(()))?;
+    if !csv_is_printed && !json_is_printed {
+        output::page(&view.terminal(arguments.watts))?;
+    }
     if let Some(file) = &arguments.html {
-        let text = view.page(arguments.watts, &arguments.store.display().to_string());
+        let text = view.page(arguments.watts, &from);
         std::fs::write(file, text)
             .map_err(|e| Fault::unwritable(file.display().to_string(), e, "name another file with --html"))?;
-        if !arguments.json.is_printed() {
+        if !csv_is_printed && !json_is_printed {
             output::print(&format!("page: {}\n", file.display()))?;
         }
     }
@@ -95,7 +112,7 @@ impl View {
                 return Ok(View::Sums(totals::totals(store, Asked { program }, per.unwrap_or(By::Month))?));
             }
         };
-        let next = "see which programs it has: plimsoll fleet --per program";
+        let next = "name one of those that plimsoll fleet --per program shows";
         let none = || Fault::new(format!("program {program}"), "the store has no job of it", next);
         Ok(View::History(Box::new(history::history(store, &program)?.ok_or_else(none)?)))
     }
@@ -109,8 +126,15 @@ impl View {
 
     fn page(&self, watts: terminal::Watts, store: &str) -> String {
         match self {
-            View::Sums(sums) => page::render(sums, watts, store, None),
-            View::History(history) => page::history(history, watts, store, None),
+            View::Sums(sums) => page::render(sums, watts, store),
+            View::History(history) => page::history(history, watts, store),
+        }
+    }
+
+    fn csv(&self) -> String {
+        match self {
+            View::Sums(sums) => rows::sums(sums),
+            View::History(history) => rows::history(history),
         }
     }
 
