@@ -34,7 +34,6 @@ pub fn job(number: u64, program: &str) -> Summary {
         expected: 10,
         end: End::Finished,
         library: Some("Open MPI".into()),
-        carrier: None,
         mpi: Some(0.5),
         wait: Some(0.25),
         sizes: vec![Size { floor: 8, messages: 3, bytes: 30 }],

@@ -175,6 +175,7 @@ fn leave(folder: &Path, arguments: &Leave, nodes: &[Ended]) -> Result<Option<fle
     };
     let user = rustix::process::getuid();
     Ok(Some(harvest(
+        &profile,
         &summary,
         Known {
             job: job.clone(),
@@ -182,7 +183,6 @@ fn leave(folder: &Path, arguments: &Leave, nodes: &[Ended]) -> Result<Option<fle
             partition: partition.clone(),
             program: program(&summary),
             cores,
-            carrier: None,
             end,
             model: env!("CARGO_PKG_VERSION").into(),
         },
