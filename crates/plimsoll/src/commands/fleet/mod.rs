@@ -100,7 +100,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
 
 /// What is shown of a store.
 enum View {
-    Sums(Totals),
+    Sums(Box<Totals>),
     History(Box<History>),
 }
 
@@ -109,7 +109,8 @@ impl View {
         let program = match (program, per) {
             (Some(program), None) => program,
             (program, per) => {
-                return Ok(View::Sums(totals::totals(store, Asked { program }, per.unwrap_or(By::Month))?));
+                let sums = totals::totals(store, Asked { program }, per.unwrap_or(By::Month))?;
+                return Ok(View::Sums(Box::new(sums)));
             }
         };
         let next = "name one of those that plimsoll fleet --per program shows";
