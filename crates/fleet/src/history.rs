@@ -11,7 +11,7 @@ use crate::steps::{self, Unit};
 use crate::store::{Store, month, month_name};
 use crate::totals::{Asked, By, Totals, totals};
 
-const DAY: u64 = 86_400;
+pub(crate) const DAY: u64 = 86_400;
 /// Days from which on a row is a month, else a week.
 const MONTHS_FROM: u64 = 100;
 const DRAWS: usize = 400;
@@ -148,7 +148,7 @@ fn share(of: &Waited) -> Option<Share> {
 }
 
 /// `2026-11-21`
-fn day_name(day: u64) -> String {
+pub(crate) fn day_name(day: u64) -> String {
     date(Nanoseconds(day * DAY * 1_000_000_000)).chars().take(10).collect()
 }
 

@@ -5,6 +5,7 @@
 //! both.
 
 pub mod example;
+pub mod export;
 pub mod harvest;
 pub mod history;
 pub mod page;

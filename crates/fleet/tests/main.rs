@@ -1,4 +1,5 @@
 mod example;
+mod export;
 mod history;
 mod rows;
 mod spool;

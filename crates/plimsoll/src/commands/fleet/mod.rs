@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use fleet::history::{self, History};
 use fleet::totals::{self, Asked, By, Totals};
-use fleet::{Store, example, page, rows, spool, terminal};
+use fleet::{Store, example, export, page, rows, spool, terminal};
 use linux::output::{self, Destination};
 use machine::{Fault, Result};
 
@@ -54,6 +54,14 @@ enum Act {
         #[arg(value_name = "DIR")]
         spool: PathBuf,
     },
+    /// Writes all jobs of the store as Parquet, to DIR/day=YYYY-MM-DD/part-N.parquet
+    ///
+    /// A row is a job; a value that is not known is null. Shares are of the run's time.
+    Export {
+        /// A new folder
+        #[arg(value_name = "DIR")]
+        folder: PathBuf,
+    },
     #[command(hide = true)]
     Leave(leave::Leave),
 }
@@ -66,6 +74,11 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
             for (name, why) in &added.aside {
                 eprintln!("kept aside: {}: {why}", spool::shown(name));
             }
+            return Ok(ExitCode::SUCCESS);
+        }
+        Some(Act::Export { folder }) => {
+            let jobs = export::export(&Store::read(&arguments.store)?, &folder)?;
+            output::print(&format!("{jobs} jobs exported to {}\n", folder.display()))?;
             return Ok(ExitCode::SUCCESS);
         }
         Some(Act::Leave(leave)) => return leave::run(leave).map(|()| ExitCode::SUCCESS),
