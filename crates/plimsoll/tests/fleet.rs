@@ -184,6 +184,8 @@ fn the_example_needs_no_store_and_only_one_form_is_printed() {
     assert_eq!(all["rows"].as_array().unwrap().len(), rows.lines().count() - 1);
     let (_, months, _) = ask(&["--example", "--program", "molecules", "--per", "group", "--csv"]);
     assert!(months.starts_with("group,jobs,core_hours,") && months.lines().count() == 2, "{months}");
+    let (_, exported, _) = ask(&["--example", "export", "days"]);
+    assert!(exported.contains("jobs exported") && folder.path().join("days/day=2025-12-31/part-0.parquet").exists());
     for (words, said) in [
         (&["--example", "--csv", "--json"][..], "only one of --json and --csv"),
         (&["--example", "--program", "nothing"], "the store has no job of it"),

@@ -67,9 +67,9 @@ enum Act {
 }
 
 pub fn run(arguments: Arguments) -> Result<ExitCode> {
-    match arguments.act {
+    match &arguments.act {
         Some(Act::Add { spool: from }) => {
-            let added = spool::add(&from, &mut Store::open(&arguments.store)?)?;
+            let added = spool::add(from, &mut Store::open(&arguments.store)?)?;
             output::print(&format!("{} new, {} known, {} kept aside\n", added.new, added.known, added.aside_in_all))?;
             for (name, why) in &added.aside {
                 eprintln!("kept aside: {}: {why}", spool::shown(name));
@@ -77,17 +77,14 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
             return Ok(ExitCode::SUCCESS);
         }
         Some(Act::Export { folder }) => {
-            let jobs = export::export(&Store::read(&arguments.store)?, &folder)?;
+            let jobs = export::export(&asked(&arguments)?.0, folder)?;
             output::print(&format!("{jobs} jobs exported to {}\n", folder.display()))?;
             return Ok(ExitCode::SUCCESS);
         }
         Some(Act::Leave(leave)) => return leave::run(leave).map(|()| ExitCode::SUCCESS),
         None => {}
     }
-    let (store, from) = match arguments.example {
-        true => (example::store()?, "example".to_owned()),
-        false => (Store::read(&arguments.store)?, arguments.store.display().to_string()),
-    };
+    let (store, from) = asked(&arguments)?;
     let view = View::of(&store, arguments.program.clone(), arguments.per)?;
     let (csv_is_printed, json_is_printed) =
         (arguments.csv.csv == Some(Destination::Stdout), arguments.json.is_printed());
@@ -109,6 +106,14 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The store that is asked, and its name.
+fn asked(arguments: &Arguments) -> Result<(Store, String)> {
+    match arguments.example {
+        true => Ok((example::store()?, "example".into())),
+        false => Ok((Store::read(&arguments.store)?, arguments.store.display().to_string())),
+    }
 }
 
 /// What is shown of a store.
