@@ -4,9 +4,9 @@
 use std::time::Instant;
 
 use fleet::store::Store;
-use fleet::summary::{End, Gain, Hindrance, Job, Lever, Owner, Program, Size, Summary, VERSION};
+use fleet::summary::{Gain, Lever, Owner, Program, Size, Summary};
 use fleet::totals::{Asked, By, totals};
-use fleet::{page, spool};
+use fleet::{example, history, page, spool};
 use rounds::random::Random;
 
 const SPOOLED: usize = 20_000;
@@ -18,31 +18,22 @@ fn summary(number: u64, random: &mut Random) -> Summary {
     let gain = 0.1 * (program % 7) as f64 / 7.0;
     let more = 0.01 * random.unit();
     let lever = |lever| Gain { lever, share: (0.5 * gain, gain + more) };
+    let name = format!("program-{program}");
     Summary {
-        version: VERSION,
-        job: Job { cluster: "centre".into(), id: number, array: None, step: 0, restart: 0 },
         owner: Owner { user: 1000 + (program % 300) as u32, group: format!("group-{}", program % 60) },
         partition: ["small", "large", "long", "gpu"][program % 4].into(),
-        program: Program { hash: Some(format!("{program:032x}")), name: format!("program-{program}") },
+        program: Program { hash: Some(format!("{program:032x}")), name: name.clone() },
         started: 1_767_225_600 + (number * 31) % 31_536_000,
         seconds: 10.0 + 20_000.0 * random.unit().powi(3),
         nodes: 1 + (program % 16) as u32,
         cores: 128 * (1 + (program % 16) as u32),
-        ranks: 128,
-        expected: 128,
-        end: End::Finished,
-        library: Some("Open MPI v4.1.4".into()),
-        carrier: None,
         mpi: Some(random.unit()),
         wait: Some(0.1 * random.unit()),
         sizes: (0..12)
             .map(|class| Size { floor: 8 << class, messages: random.draw() >> 40, bytes: random.draw() >> 30 })
             .collect(),
-        hindrances: vec![Hindrance { cause: "late".into(), share: 0.1 }],
         levers: Lever::ALL.map(lever).to_vec(),
-        unjudged: None,
-        model: "bench".into(),
-        clocks_apart: None,
+        ..example::job(number, &name)
     }
 }
 
@@ -89,5 +80,9 @@ fn main() {
     let store = Store::read(&path).expect("a store");
     let sums = totals(&store, Asked::default(), By::Month).expect("sums");
     println!("totals of {} jobs, {PROGRAMS} programs: {:.2} s (asked: 5)", sums.jobs, began.elapsed().as_secs_f64());
-    println!("page: {:.2} MB (asked: 2)", page::render(&sums, None, "bench", None).len() as f64 / 1e6);
+    let began = Instant::now();
+    // Of 4,000 programs, the first has most jobs.
+    let history = history::history(&store, "program-0").expect("a history").expect("jobs");
+    println!("history of {} jobs of one program: {:.2} s", history.sums.jobs, began.elapsed().as_secs_f64());
+    println!("page: {:.2} MB (asked: 2)", page::render(&sums, None, "bench").len() as f64 / 1e6);
 }

@@ -1,6 +1,9 @@
 //! The summary of a job, from its profile.
 
+use std::collections::BTreeMap;
+
 use machine::Reading;
+use profile::profile::Profile;
 use profile::summary as profiled;
 use profile::verdict::Choice;
 
@@ -15,19 +18,21 @@ pub struct Known {
     pub program: Program,
     /// Cores that the job held.
     pub cores: u32,
-    pub carrier: Option<String>,
     pub end: End,
     pub model: String,
 }
 
 /// Runs of one program differ by more than what a lever brings, where they are shorter.
-const SHORTEST: f64 = 1.0;
+pub(crate) const SHORTEST: f64 = 1.0;
 /// What the lever `Clock` adds to a core's clock.
 const CLOCK: f64 = 0.1;
 
-/// The summary of a job that left this profile.
-pub fn harvest(of: &profiled::Summary, known: Known) -> Summary {
-    let Known { job, owner, partition, program, cores, carrier, end, model } = known;
+/// Seconds up to which clocks of hosts count as one.
+const ONE_CLOCK: f64 = 60.0;
+
+/// The summary of a job that left this profile, whose own summary is `of`.
+pub fn harvest(profile: &Profile, of: &profiled::Summary, known: Known) -> Summary {
+    let Known { job, owner, partition, program, cores, end, model } = known;
     let totals = &of.totals;
     let time = totals.thread_seconds;
     let share = |seconds: f64| (time > 0.0).then(|| (seconds / time).clamp(0.0, 1.0));
@@ -61,7 +66,6 @@ pub fn harvest(of: &profiled::Summary, known: Known) -> Summary {
         expected,
         end,
         library: of.job.libraries.first().cloned(),
-        carrier,
         mpi: share(totals.mpi),
         wait: known_value(&totals.split.wait).and_then(share),
         sizes: of.sizes.iter().map(size).filter(|size| size.messages > 0).collect(),
@@ -69,8 +73,37 @@ pub fn harvest(of: &profiled::Summary, known: Known) -> Summary {
         levers,
         unjudged,
         model,
-        clocks_apart: None,
+        clocks_apart: clocks_apart(profile),
     }
+}
+
+fn clocks_apart(profile: &Profile) -> Option<u64> {
+    let lives = profile.ranks.iter().map(|rank| {
+        let (from, to) = rank.run();
+        (rank.world, rank.host(), rank.realtime(from) / 1e9, rank.realtime(to) / 1e9)
+    });
+    Some(apart(lives)).filter(|apart| *apart > ONE_CLOCK).map(|apart| apart as u64)
+}
+
+/// Seconds by which clocks differ, from the world, host, beginning and end of each rank. MPI_Init returns and MPI_Finalize is called
+/// at about one moment on all hosts of a world; another clock moves both by the same, and a rank that begins late or dies one.
+fn apart(lives: impl IntoIterator<Item = (usize, String, f64, f64)>) -> f64 {
+    let mut worlds: BTreeMap<usize, BTreeMap<String, (f64, f64)>> = BTreeMap::new();
+    for (world, host, from, to) in lives {
+        let life = worlds.entry(world).or_default().entry(host).or_insert((from, to));
+        *life = (life.0.min(from), life.1.max(to));
+    }
+    let apart = worlds.values().filter_map(|hosts| {
+        let first = hosts.values().next()?;
+        let ahead = hosts.values().map(|life| match (life.0 - first.0, life.1 - first.1) {
+            (from, to) if from.signum() != to.signum() => 0.0,
+            (from, to) if from.abs() < to.abs() => from,
+            (_, to) => to,
+        });
+        let (least, most) = ahead.fold((0.0_f64, 0.0_f64), |(least, most), ahead| (least.min(ahead), most.max(ahead)));
+        Some(most - least)
+    });
+    apart.fold(0.0, f64::max)
 }
 
 fn known_value(of: &Reading<f64>) -> Option<f64> {
@@ -110,4 +143,30 @@ fn size(of: &profiled::SizeSummary) -> Size {
 fn hindrance(of: &profile::verdict::Hindrance) -> Hindrance {
     let cause = serde_json::to_value(of.cause).expect("a cause serializes");
     Hindrance { cause: cause.as_str().unwrap_or_default().to_owned(), share: of.cost.clamp(0.0, 1.0) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(lives: &[(usize, &str, f64, f64)]) -> f64 {
+        apart(lives.iter().map(|(world, host, from, to)| (*world, (*host).to_owned(), *from, *to)))
+    }
+
+    #[test]
+    fn clocks_are_apart_by_what_moves_beginning_and_end() {
+        let apart =
+            [(0, "a", 100.0, 400.0), (0, "b", 3_702.0, 4_000.0), (0, "b", 3_701.0, 3_999.0), (0, "c", 40.0, 341.0)];
+        assert_eq!(of(&apart), 3_600.0 + 59.0);
+        assert_eq!(of(&apart[..1]), 0.0);
+        assert_eq!(of(&[]), 0.0);
+    }
+
+    #[test]
+    fn ranks_that_begin_late_or_die_are_no_clocks() {
+        assert_eq!(of(&[(0, "a", 100.0, 400.0), (0, "b", 300.0, 400.5)]), 0.5);
+        assert_eq!(of(&[(0, "a", 100.0, 400.0), (0, "b", 100.0, 130.0)]), 0.0);
+        assert_eq!(of(&[(0, "a", 100.0, 400.0), (0, "b", 200.0, 300.0)]), 0.0);
+        assert_eq!(of(&[(0, "a", 0.0, 100.0), (1, "b", 900.0, 999.0)]), 0.0, "worlds may follow one another");
+    }
 }

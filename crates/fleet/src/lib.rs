@@ -1,11 +1,17 @@
 //! The question of a centre: which of all jobs would gain, from what, and how much of the machine's time it is.
 //!
 //! Each job leaves a [`Summary`] of a few KiB in a spool. [`spool::add`] takes summaries into one [`Store`], [`totals`] adds
-//! them up, and [`page`] and [`terminal`] show the sums.
+//! them up, [`history`] follows one program over time, and [`page`], [`terminal`] and [`rows`] show
+//! both.
 
+pub mod example;
+pub mod export;
 pub mod harvest;
+pub mod history;
 pub mod page;
+pub mod rows;
 pub mod spool;
+pub mod steps;
 pub mod store;
 pub mod summary;
 pub mod terminal;

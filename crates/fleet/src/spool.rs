@@ -4,14 +4,16 @@
 //! twice is known. What is no summary is kept aside with the reason.
 
 use std::ffi::OsString;
-use std::io::Read;
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use machine::{Fault, Result};
 use record::untrusted::Folder;
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, mkdirat, open, renameat, unlinkat};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, mkdirat, open, openat, renameat, unlinkat};
 use rustix::io::Errno;
 
 use crate::store::{Store, Taken};
@@ -19,8 +21,12 @@ use crate::summary::{FILE_MOST, Summary};
 
 /// Ending of a summary's file. One that is being written has another.
 pub const ENDING: &str = "job";
-/// Folder of the spool for what is no summary.
+/// Folder of the spool for what is no summary, each beside its reason.
 pub const ASIDE: &str = "aside";
+/// Ending of the file with the reason, behind the whole name.
+pub const WHY: &str = ".why";
+/// Bytes of a file name.
+const NAME_MOST: usize = 255;
 const BATCH: usize = 2_000;
 
 /// What became of a spool's files.
@@ -109,7 +115,7 @@ impl Added {
         let aside =
             open(&into, OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty()).map_err(unkept)?;
         match renameat(CWD, spool.join(name), &aside, name) {
-            Ok(()) => {}
+            Ok(()) => write_why(&aside, name, why).map_err(unkept)?,
             Err(Errno::NOENT) => return Ok(()),
             Err(error) => return Err(unkept(error)),
         }
@@ -119,6 +125,20 @@ impl Added {
         }
         Ok(())
     }
+}
+
+/// Writes the reason beside a file, in a new file: what a user has put under its name is not written to.
+fn write_why(aside: &OwnedFd, of: &OsString, why: &str) -> Result<(), Errno> {
+    let mut name = of.as_bytes()[..of.len().min(NAME_MOST - WHY.len())].to_vec();
+    name.extend(WHY.as_bytes());
+    match unlinkat(aside, &name[..], AtFlags::empty()) {
+        Ok(()) | Err(Errno::NOENT) => {}
+        Err(error) => return Err(error),
+    }
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let mut file = File::from(openat(aside, &name[..], flags, Mode::RUSR | Mode::WUSR)?);
+    let written = file.write_all(format!("{why}\n").as_bytes());
+    written.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
 }
 
 fn remove(spool: &Path, name: &OsString) -> Result<()> {
@@ -140,7 +160,6 @@ fn remove(spool: &Path, name: &OsString) -> Result<()> {
 /// # Errors
 /// The file cannot be written; nothing is left of it.
 pub fn put(spool: &Path, summary: &Summary) -> std::io::Result<()> {
-    use std::io::Write;
     use std::os::unix::fs::OpenOptionsExt;
     let name: String = summary.key().iter().map(|byte| format!("{byte:02x}")).collect();
     let (unfinished, finished) =

@@ -43,6 +43,7 @@ CREATE TABLE job (
     -- Least and most gain of each lever, in 4-byte floats; NaN where it is not known.
     gains BLOB NOT NULL
 );
+CREATE INDEX job_of_program ON job (program);
 CREATE TABLE sum (
     month INTEGER NOT NULL,
     program INTEGER NOT NULL,
@@ -83,6 +84,8 @@ pub enum Taken {
 pub struct Store {
     connection: Connection,
     path: PathBuf,
+    /// What its jobs are, where they are no jobs of this centre.
+    label: Option<&'static str>,
 }
 
 impl Store {
@@ -113,6 +116,20 @@ impl Store {
         Ok(store)
     }
 
+    /// A store that ends with this process, and what its jobs are.
+    ///
+    /// # Errors
+    /// There is no memory for it.
+    pub fn in_memory(label: &'static str) -> Result<Store> {
+        let store = Store { label: Some(label), ..Store::connect(Path::new(":memory:"), OpenFlags::default())? };
+        store.check(true)?;
+        Ok(store)
+    }
+
+    pub fn label(&self) -> Option<&'static str> {
+        self.label
+    }
+
     fn connect(path: &Path, flags: OpenFlags) -> Result<Store> {
         let connection = Connection::open_with_flags(path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)
             .and_then(|connection| {
@@ -121,7 +138,7 @@ impl Store {
                 Ok(connection)
             })
             .map_err(|error| fault(path, error))?;
-        Ok(Store { connection, path: path.into() })
+        Ok(Store { connection, path: path.into(), label: None })
     }
 
     fn check(&self, may_make: bool) -> Result<()> {

@@ -36,8 +36,6 @@ pub struct Summary {
     pub end: End,
     /// The MPI library's own name.
     pub library: Option<String>,
-    /// What carried the messages, where that is known.
-    pub carrier: Option<String>,
     /// Shares of the ranks' time: in MPI; of it, waiting.
     pub mpi: Option<f64>,
     pub wait: Option<f64>,
@@ -154,13 +152,12 @@ impl Summary {
     }
 
     fn check(&self) -> Result<(), &'static str> {
-        let Summary { job, owner, partition, program, library, carrier, model, .. } = self;
+        let Summary { job, owner, partition, program, library, model, .. } = self;
         let causes = self.hindrances.iter().map(|hindrance| &hindrance.cause);
         let words = [&job.cluster, &owner.group, partition, &program.name, model];
         if !words
             .into_iter()
             .chain(library)
-            .chain(carrier)
             .chain(causes)
             .all(|word| word.len() <= WORD_MOST && !word.contains(char::is_control))
         {

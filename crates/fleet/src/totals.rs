@@ -41,6 +41,9 @@ pub struct Asked {
 
 #[derive(Debug, Clone, Serialize)]
 pub struct Totals {
+    /// What the jobs are, where they are no jobs of this centre.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub label: Option<&'static str>,
     pub asked: Asked,
     pub jobs: u64,
     pub core_hours: f64,
@@ -173,6 +176,7 @@ pub fn totals(store: &Store, asked: Asked, by: By) -> Result<Totals> {
     parts.sort_by(|a, b| weight(b).total_cmp(&weight(a)));
     parts.truncate(NAMED);
     Ok(Totals {
+        label: store.label(),
         asked,
         jobs: clusters.iter().map(|cluster| cluster.jobs).sum(),
         core_hours: seconds / 3600.0,

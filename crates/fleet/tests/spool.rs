@@ -81,8 +81,31 @@ fn what_is_no_summary_of_a_known_job_is_kept_aside_with_its_reason() {
     }
     assert_eq!(aside, expected);
     assert_eq!(added.new, if root { 2 } else { 1 });
-    assert_eq!(fs::read_dir(spool.join(ASIDE)).unwrap().count(), expected.len());
+    for line in &expected {
+        let (name, why) = line.split_once(": ").unwrap();
+        let aside = spool.join(ASIDE);
+        assert!(aside.join(name).symlink_metadata().is_ok());
+        assert_eq!(fs::read_to_string(aside.join(format!("{name}.why"))).unwrap(), format!("{why}\n"));
+    }
+    assert_eq!(fs::read_dir(spool.join(ASIDE)).unwrap().count(), 2 * expected.len());
     assert!(spool.join("unfinished.123").exists(), "what is being written stays");
+}
+
+/// Users choose the names of files, and may have made the folder.
+#[test]
+fn a_reason_is_written_to_no_file_that_was_there() {
+    let (home, spool, store) = folder();
+    let (aside, other) = (spool.join(ASIDE), home.path().join("other"));
+    fs::create_dir(&aside).unwrap();
+    fs::write(&other, "as it was").unwrap();
+    std::os::unix::fs::symlink(&other, aside.join("bad.job.why")).unwrap();
+    let long = format!("{}.job", "x".repeat(251));
+    ["bad.job", &long].into_iter().for_each(|name| fs::write(spool.join(name), "").unwrap());
+    assert_eq!(add_to(&store, &spool).aside_in_all, 2);
+    assert_eq!(fs::read_to_string(&other).unwrap(), "as it was");
+    let why = |name: &str| fs::read_to_string(aside.join(name)).unwrap();
+    assert_eq!(why("bad.job.why"), "it is damaged at byte 0\n");
+    assert_eq!(why(&format!("{}.why", "x".repeat(251))), "it is damaged at byte 0\n");
 }
 
 #[test]

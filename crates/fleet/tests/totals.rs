@@ -3,14 +3,7 @@ use fleet::summary::{Gain, Lever, Summary, Unjudged};
 use fleet::totals::{Asked, By, Totals, totals};
 use rounds::random::Random;
 
-use super::job;
-
-fn store_of(jobs: &[Summary]) -> (tempfile::TempDir, Store) {
-    let home = tempfile::tempdir().unwrap();
-    let mut store = Store::open(&home.path().join("fleet.db")).unwrap();
-    store.add(jobs).unwrap();
-    (home, store)
-}
+use super::{job, store_of};
 
 fn asked(store: &Store, by: By) -> Totals {
     totals(store, Asked::default(), by).unwrap()

@@ -27,7 +27,7 @@ pub const EXAMPLES: &[(&str, &[&str])] = &[
     ("clock", &["plimsoll clock", "plimsoll clock 1.9GHz --cores 2-3 -- ./prog"]),
     ("daemon", &["plimsoll daemon --dry-run", "plimsoll daemon status"]),
     ("ledger", &["plimsoll ledger", "plimsoll ledger --json"]),
-    ("fleet", &["plimsoll fleet add /var/spool/plimsoll", "plimsoll fleet --per partition --html fleet.html"]),
+    ("fleet", &["plimsoll fleet add /var/spool/plimsoll", "plimsoll fleet --example --program molecules"]),
     ("claims", &["plimsoll claims", "plimsoll claims open"]),
     ("plan", &["plimsoll plan APP.toml --explain"]),
     ("run", &["plimsoll run APP.toml", "plimsoll run APP.toml --at left=xdp:eth0:native --set left.LIMIT=64"]),

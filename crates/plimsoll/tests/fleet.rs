@@ -144,6 +144,14 @@ fn every_job_leaves_a_summary_and_the_sums_tell_which_would_gain() {
         added.starts_with("5 new, 0 known, 1 kept aside\n") && added.contains("damaged.job: it is damaged"),
         "{added}"
     );
+    assert!(fs::read_to_string(centre.spool.join("aside/damaged.job.why")).unwrap().starts_with("it is damaged"));
+    assert!(left.iter().all(|summary| summary["clocks_apart"].is_null()), "both nodes are this machine: {left:#?}");
+    let chatty: Value = serde_json::from_str(&centre.ask(&["--json", "--program", "chatty"])).unwrap();
+    assert_eq!(
+        (&chatty["rows"][0]["jobs"], chatty["versions"].as_array().unwrap().len()),
+        (&2.into(), 1),
+        "{chatty:#}"
+    );
     let sums: Value = serde_json::from_str(&centre.ask(&["--json", "--per", "program"])).unwrap();
     // Tables alone bound a gain; only a timeline tells how much of it is certain.
     let best = |name: &str| {
@@ -153,4 +161,37 @@ fn every_job_leaves_a_summary_and_the_sums_tell_which_would_gain() {
     assert!(matches!(best("chatty"), ("offload", 0.2..)), "{sums:#}");
     assert_eq!(best("calm").1, 0.0, "it sends nothing to another host: {sums:#}");
     assert_eq!(sums["programs"][0]["name"], "chatty", "it has most to gain");
+}
+
+#[test]
+fn the_example_needs_no_store_and_only_one_form_is_printed() {
+    let folder = tempfile::tempdir().unwrap();
+    let ask = |words: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
+        let output = command.arg("fleet").args(words).current_dir(folder.path()).output().unwrap();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        (output.status.success(), text(&output.stdout), text(&output.stderr))
+    };
+    let (_, page, _) = ask(&["--example", "--program", "molecules", "--html", "page.html", "--csv=rows.csv"]);
+    assert!(
+        page.starts_with("An example") && page.contains("step on 2025-08-12") && page.lines().count() < 30,
+        "{page}"
+    );
+    assert!(fs::read_to_string(folder.path().join("page.html")).unwrap().contains("An example"));
+    let (_, rows, _) = ask(&["--example", "--program", "molecules", "--csv", "--json=all.json"]);
+    assert_eq!(fs::read_to_string(folder.path().join("rows.csv")).unwrap(), rows);
+    let all: Value = serde_json::from_str(&fs::read_to_string(folder.path().join("all.json")).unwrap()).unwrap();
+    assert_eq!(all["rows"].as_array().unwrap().len(), rows.lines().count() - 1);
+    let (_, months, _) = ask(&["--example", "--program", "molecules", "--per", "group", "--csv"]);
+    assert!(months.starts_with("group,jobs,core_hours,") && months.lines().count() == 2, "{months}");
+    let (_, exported, _) = ask(&["--example", "export", "days"]);
+    assert!(exported.contains("jobs exported") && folder.path().join("days/day=2025-12-31/part-0.parquet").exists());
+    for (words, said) in [
+        (&["--example", "--csv", "--json"][..], "only one of --json and --csv"),
+        (&["--example", "--program", "nothing"], "the store has no job of it"),
+        (&["--example", "--store", "a.db"], "cannot be used with"),
+    ] {
+        let (is_success, out, err) = ask(words);
+        assert!(!is_success && out.is_empty() && err.contains(said), "{words:?}: {out}{err}");
+    }
 }

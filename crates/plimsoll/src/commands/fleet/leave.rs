@@ -62,8 +62,8 @@ fn step(text: &str) -> Result<Job, String> {
 }
 
 /// Notes that the step has ended on this node. On the last one, puts the summary into the spool and removes the profile.
-pub fn run(arguments: Leave) -> Result<()> {
-    let Leave { folder, spool, nodes, cores, status, .. } = &arguments;
+pub fn run(arguments: &Leave) -> Result<()> {
+    let Leave { folder, spool, nodes, cores, status, .. } = arguments;
     let unwritten = |e| Fault::because(folder.display().to_string(), e, "free space in the spool");
     let host = launch::this_host();
     let softirqs = softirqs_since(&folder.join(format!("{host}.began"))).unwrap_or(-1.0);
@@ -90,7 +90,7 @@ pub fn run(arguments: Leave) -> Result<()> {
     if fs::rename(folder, &taken).is_err() {
         return Ok(());
     }
-    let left = leave(&taken, &arguments, &ended);
+    let left = leave(&taken, arguments, &ended);
     fs::remove_dir_all(&taken).map_err(|e| Fault::because(taken.display().to_string(), e, "remove it"))?;
     left.and_then(|summary| match summary {
         Some(summary) => {
@@ -175,6 +175,7 @@ fn leave(folder: &Path, arguments: &Leave, nodes: &[Ended]) -> Result<Option<fle
     };
     let user = rustix::process::getuid();
     Ok(Some(harvest(
+        &profile,
         &summary,
         Known {
             job: job.clone(),
@@ -182,7 +183,6 @@ fn leave(folder: &Path, arguments: &Leave, nodes: &[Ended]) -> Result<Option<fle
             partition: partition.clone(),
             program: program(&summary),
             cores,
-            carrier: None,
             end,
             model: env!("CARGO_PKG_VERSION").into(),
         },
