@@ -38,8 +38,8 @@ pub(crate) fn set(attributes: &Attributes) -> io::Result<()> {
     }
 }
 
-/// Gives the calling thread a short `slice`, for a thread that needs little time, but soon: it keeps its priority. Before
-/// Linux 6.12 there are no slices, and it may wait for the turns of others where all cores are busy.
+/// Gives the calling thread a short `slice` and leaves its priority, for a thread that needs little time, but soon. Before
+/// Linux 6.12 there are no slices, and the thread may wait for the turns of others where all cores are busy.
 pub fn take_short_turns(slice: Nanoseconds) -> io::Result<()> {
     set(&Attributes { runtime: slice.0, ..get()? })
 }

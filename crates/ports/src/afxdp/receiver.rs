@@ -24,8 +24,8 @@ pub struct Held {
     owner: usize,
 }
 
-/// Frames that the kernel has at first. It fills them in turn, so that with all of them each message would come in memory
-/// that left the caches long ago (0.75 of the time of a short message on a veth).
+/// Frames that the kernel has at first. The kernel fills its frames in turn: the fewer it has, the sooner each comes again,
+/// while it is in the caches.
 const OFFERED: u32 = 512;
 
 /// Receives Ethernet frames into memory of its own.

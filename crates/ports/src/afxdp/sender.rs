@@ -35,8 +35,7 @@ pub(super) struct Blank {
     owner: usize,
 }
 
-/// Frames out of the list of free ones at which completed ones are reclaimed, so that the same are used again: they are in
-/// the caches.
+/// Completed frames are reclaimed once this many are in use: few frames are used again and again, and stay in the caches.
 const OUT: usize = 256;
 
 /// Sends Ethernet frames from memory of its own.
