@@ -20,7 +20,10 @@ use std::time::Duration;
 use rustix::process::{
     DumpableBehavior, Gid, Uid, geteuid, getpriority_process, set_dumpable_behavior, setpriority_process,
 };
-use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
+use rustix::thread::{
+    CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity, set_thread_groups, set_thread_res_gid,
+    set_thread_res_uid,
+};
 
 /// Environment variable that names the file in which skips are noted.
 pub const FILE: &str = "PLIMSOLL_SKIPS";
@@ -95,6 +98,32 @@ pub fn turn() -> Turn {
     let file = file.unwrap_or_else(|error| panic!("{}: {error}", beside.display()));
     file.lock().unwrap_or_else(|error| panic!("{}: {error}", beside.display()));
     Turn { _file: file, was: None }
+}
+
+/// The calling thread, and what it starts, on one core.
+#[derive(Debug)]
+pub struct OneCore {
+    before: CpuSet,
+}
+
+impl Drop for OneCore {
+    fn drop(&mut self) {
+        let _ = sched_setaffinity(None, &self.before);
+    }
+}
+
+/// Keeps the calling thread, and what it starts, to the core that it is on, for a test that links. The shield of another test
+/// takes a core from all threads and gives it back, and lld (of Rust 1.95) ends by a signal where it gets cores while it links.
+pub fn one_core() -> OneCore {
+    let before = sched_getaffinity(None).expect("a thread has cores");
+    // The core may be taken between the two calls.
+    let settled = (0..100).any(|_| {
+        let mut one = CpuSet::new();
+        one.set(sched_getcpu());
+        sched_setaffinity(None, &one).is_ok()
+    });
+    assert!(settled, "a thread may stay where it is");
+    OneCore { before }
 }
 
 /// Environment variable with the name of the test that a process was started for.
@@ -240,6 +269,16 @@ mod tests {
         player.args(["--exact", "tests::a_test_runs_alone_and_fails_with_it", "--test-threads=2"]).env(ROLE, "any");
         let said = player.output().unwrap();
         assert!(!said.status.success() && String::from_utf8_lossy(&said.stdout).contains("as it is to"), "{said:?}");
+    }
+
+    #[test]
+    fn one_core_is_what_children_have_until_its_end() {
+        let cores = || String::from_utf8(Command::new("nproc").output().unwrap().stdout).unwrap();
+        let before = sched_getaffinity(None).unwrap();
+        let one = one_core();
+        assert_eq!(cores(), "1\n");
+        drop(one);
+        assert_eq!(sched_getaffinity(None).unwrap(), before);
     }
 
     #[test]

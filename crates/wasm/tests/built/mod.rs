@@ -72,6 +72,7 @@ fn built(name: &str, arguments: &[&str], file: &str) -> Built {
         write(&place.join("Cargo.lock"), &workspace)?;
         write(&place.join("Cargo.lock.from"), &workspace)?;
     }
+    let _core = skip::one_core();
     let mut cargo = Command::new(env!("CARGO"));
     cargo.args(["rustc", "--release", "--offline", "--quiet", "--target-dir"]).arg(&target).args(arguments);
     // As the guests that are modules alone have it, so that dependencies are built once.
