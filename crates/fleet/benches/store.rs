@@ -12,7 +12,7 @@ use rounds::random::Random;
 const SPOOLED: usize = 20_000;
 const PROGRAMS: usize = 4_000;
 
-fn summary(number: u64, random: &mut Random) -> Summary {
+fn summary(number: u64, started: u64, random: &mut Random) -> Summary {
     // A few programs have most of the jobs.
     let program = (PROGRAMS as f64 * random.unit().powi(4)) as usize;
     let gain = 0.1 * (program % 7) as f64 / 7.0;
@@ -23,7 +23,7 @@ fn summary(number: u64, random: &mut Random) -> Summary {
         owner: Owner { user: 1000 + (program % 300) as u32, group: format!("group-{}", program % 60) },
         partition: ["small", "large", "long", "gpu"][program % 4].into(),
         program: Program { hash: Some(format!("{program:032x}")), name: name.clone() },
-        started: 1_767_225_600 + (number * 31) % 31_536_000,
+        started,
         seconds: 10.0 + 20_000.0 * random.unit().powi(3),
         nodes: 1 + (program % 16) as u32,
         cores: 128 * (1 + (program % 16) as u32),
@@ -39,13 +39,16 @@ fn summary(number: u64, random: &mut Random) -> Summary {
 
 fn main() {
     let jobs = std::env::args().find_map(|word| word.parse().ok()).unwrap_or(1_000_000);
+    // They come in the order of time.
+    let started = |number: u64| 1_767_225_600 + 31_536_000 * number / jobs;
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("fleet.db");
     let mut store = Store::open(&path).expect("a store");
     let mut random = Random::new(7);
     let began = Instant::now();
     for from in (0..jobs).step_by(2_000) {
-        let batch: Vec<Summary> = (from..(from + 2_000).min(jobs)).map(|number| summary(number, &mut random)).collect();
+        let batch: Vec<Summary> =
+            (from..(from + 2_000).min(jobs)).map(|number| summary(number, started(number), &mut random)).collect();
         store.add(&batch).expect("added");
     }
     let took = began.elapsed().as_secs_f64();
@@ -54,7 +57,7 @@ fn main() {
     std::fs::create_dir(&spooled).expect("a spool");
     let mut bytes = 0;
     for number in 0..SPOOLED as u64 {
-        let mut summary = summary(jobs + number, &mut random);
+        let mut summary = summary(jobs + number, started(jobs + number), &mut random);
         summary.owner.user = rustix::process::getuid().as_raw();
         let text = serde_json::to_vec(&summary).expect("text");
         bytes += text.len();

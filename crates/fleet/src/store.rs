@@ -12,7 +12,7 @@ use crate::summary::{Lever, Summary, Unjudged, short};
 
 /// `PRAGMA application_id` and `user_version`.
 const APPLICATION: i64 = 0x504c_4654;
-const LAYOUT: i64 = 1;
+const LAYOUT: i64 = 2;
 /// Wait for another writer, which holds the store for a batch.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -21,7 +21,7 @@ CREATE TABLE word (id INTEGER PRIMARY KEY, text TEXT NOT NULL UNIQUE);
 CREATE TABLE program (id INTEGER PRIMARY KEY, name TEXT NOT NULL, hash TEXT NOT NULL, UNIQUE (name, hash));
 CREATE TABLE job (
     id INTEGER PRIMARY KEY,
-    -- Tells the step from all others; what its summary held.
+    -- Begins with `started`, so that jobs of one time are neighbours in the index; what its summary held.
     key BLOB NOT NULL UNIQUE,
     content BLOB NOT NULL,
     -- Seconds since 1970, and of the run.
@@ -60,6 +60,9 @@ CREATE TABLE sum (
 ) WITHOUT ROWID;
 ";
 
+/// From layout 1, whose keys were digests alone. Summaries are gone once they are in a store, so that it has to be converted.
+const CONVERT: &str = "UPDATE job SET key = CAST(unhex(printf('%010x', started)) || substr(key, 1, 11) AS BLOB); PRAGMA user_version = 2;";
+
 /// Kinds of sums besides levers, which count from 1.
 pub const ALL_JOBS: i64 = 0;
 
@@ -89,7 +92,7 @@ pub struct Store {
 }
 
 impl Store {
-    /// Opens the store to add to it, and makes it where there is none.
+    /// Opens the store to add to it, and makes it where there is none. One of an earlier layout is converted.
     ///
     /// # Errors
     /// The file is damaged, of another program or version, or may not be written.
@@ -156,9 +159,19 @@ impl Store {
                 made.commit()
             })?;
         }
+        if may_make && (of("application_id")?, of("user_version")?) == (APPLICATION, 1) {
+            self.try_to(|c| {
+                let converting = Transaction::new_unchecked(c, TransactionBehavior::Immediate)?;
+                if converting.query_row("PRAGMA user_version", [], |row| row.get::<_, i64>(0))? == 1 {
+                    converting.execute_batch(CONVERT)?;
+                }
+                converting.commit()
+            })?;
+        }
         let subject = format!("store {}", self.path.display());
         match (of("application_id")?, of("user_version")?) {
-            (APPLICATION, LAYOUT) => Ok(()),
+            // What is asked of a store is the same in both.
+            (APPLICATION, 1 | LAYOUT) => Ok(()),
             (APPLICATION, other) => Err(Fault::new(
                 subject,
                 format!("it has layout {other}; this version knows layout {LAYOUT}"),

@@ -37,6 +37,24 @@ fn a_summary_is_added_once_however_often_it_comes() {
     assert_eq!(fs::read_dir(&spool).unwrap().count(), 0, "nothing is left in the spool");
 }
 
+/// A store that release 0.1.0 wrote with layout 1 is asked as it is, and converted by the first that adds to it.
+#[test]
+fn a_store_of_layout_1_knows_its_jobs() {
+    let (_home, spool, store) = folder();
+    Connection::open(&store).unwrap().execute_batch(include_str!("store-1.sql")).unwrap();
+    let layout = || {
+        let layout = |c: Connection| c.query_row("PRAGMA user_version", [], |row| row.get::<_, i64>(0));
+        Connection::open(&store).and_then(layout).unwrap()
+    };
+    assert_eq!((jobs(&store), layout()), (6, 1));
+    for round in 0..2 {
+        (0..7).for_each(|number| put(&spool, &job(number, "solver")).unwrap());
+        let added = add_to(&store, &spool);
+        assert_eq!((added.new, layout()), (1 - round, 2));
+    }
+    assert_eq!(jobs(&store), 7);
+}
+
 #[test]
 fn what_is_no_summary_of_a_known_job_is_kept_aside_with_its_reason() {
     let (_home, spool, store) = folder();
