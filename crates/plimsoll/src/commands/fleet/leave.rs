@@ -6,8 +6,9 @@ use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
-use std::thread::sleep;
-use std::time::Duration;
+use std::sync::{Arc, mpsc};
+use std::thread::{self, sleep};
+use std::time::{Duration, Instant};
 
 use fleet::harvest::{Known, harvest};
 use fleet::spool;
@@ -19,6 +20,8 @@ use profile::summary::Summary;
 use profile::verdict::{Bounds, Evidence, Verdict};
 use record::untrusted::Folder;
 
+/// Time after which a timeline is not waited for, by less than the plugin's LIMIT.
+const PATIENCE: Duration = Duration::from_secs(8);
 /// Bytes of a program that its hash is of.
 const HASHED: u64 = 64 << 20;
 /// Endings of what a node of the step leaves for the last one, and a node whose ranks are another step's.
@@ -63,6 +66,7 @@ fn step(text: &str) -> Result<Job, String> {
 
 /// Notes that the step has ended on this node. On the last one, puts the summary into the spool and removes the profile.
 pub fn run(arguments: &Leave) -> Result<()> {
+    let until = Instant::now() + PATIENCE;
     let Leave { folder, spool, nodes, cores, status, .. } = arguments;
     let unwritten = |e| Fault::because(folder.display().to_string(), e, "free space in the spool");
     let host = launch::this_host();
@@ -90,7 +94,7 @@ pub fn run(arguments: &Leave) -> Result<()> {
     if fs::rename(folder, &taken).is_err() {
         return Ok(());
     }
-    let left = leave(&taken, arguments, &ended);
+    let left = leave(&taken, arguments, ended, until);
     fs::remove_dir_all(&taken).map_err(|e| Fault::because(taken.display().to_string(), e, "remove it"))?;
     left.and_then(|summary| match summary {
         Some(summary) => {
@@ -162,10 +166,26 @@ fn judged(profile: &Profile, nodes: &[Ended]) -> Result<Summary> {
     Ok(summary)
 }
 
-fn leave(folder: &Path, arguments: &Leave, nodes: &[Ended]) -> Result<Option<fleet::Summary>> {
+/// What `whole` returns, or what `part` does where that takes until `until`.
+fn by_then<T: Send + 'static>(
+    until: Instant,
+    whole: impl FnOnce() -> T + Send + 'static,
+    part: impl FnOnce() -> T,
+) -> T {
+    let (done, found) = mpsc::channel();
+    thread::spawn(move || done.send(whole()));
+    found.recv_timeout(until.saturating_duration_since(Instant::now())).unwrap_or_else(|_| part())
+}
+
+fn leave(folder: &Path, arguments: &Leave, nodes: Vec<Ended>, until: Instant) -> Result<Option<fleet::Summary>> {
     let Leave { job, partition, .. } = arguments;
-    let Ok(profile) = Profile::open(folder) else { return Ok(None) };
-    let summary = judged(&profile, nodes)?;
+    let nodes = Arc::new(nodes);
+    let judge = |opened: fn(&Path) -> Result<Profile>| {
+        let (folder, nodes) = (folder.to_owned(), Arc::clone(&nodes));
+        move || opened(&folder).ok().map(|profile| judged(&profile, &nodes).map(|summary| (profile, summary)))
+    };
+    let Some(found) = by_then(until, judge(Profile::open), judge(Profile::without_timeline)) else { return Ok(None) };
+    let (profile, summary) = found?;
     let status = nodes.iter().map(|node| node.status).find(|status| *status != 0).unwrap_or(0);
     let cores = nodes.iter().fold(0_u32, |sum, node| sum.saturating_add(node.cores));
     let end = match (status & 0x7f, status >> 8) {
@@ -213,4 +233,18 @@ fn program(of: &Summary) -> Program {
     };
     let hash = read().ok().map(|bytes| short(&bytes).iter().map(|byte| format!("{byte:02x}")).collect());
     Program { hash, name: name.chars().take(64).collect() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_takes_too_long_is_not_waited_for() {
+        let (go, wait) = mpsc::channel::<()>();
+        let endless = move || wait.recv().map_or("all", |()| "all");
+        assert_eq!(by_then(Instant::now(), endless, || "a part"), "a part");
+        drop(go);
+        assert_eq!(by_then(Instant::now() + Duration::from_secs(600), || "all", || "a part"), "all");
+    }
 }
