@@ -1,6 +1,7 @@
 mod example;
 mod export;
 mod history;
+mod metrics;
 mod rows;
 mod spool;
 mod totals;

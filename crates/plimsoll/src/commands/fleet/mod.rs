@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use fleet::history::{self, History};
 use fleet::totals::{self, Asked, By, Totals};
-use fleet::{Store, example, export, page, rows, spool, terminal};
+use fleet::{Store, example, export, metrics, page, rows, spool, terminal};
 use linux::output::{self, Destination};
 use machine::{Fault, Result};
 
@@ -37,6 +37,10 @@ pub struct Arguments {
     /// Write the sums as an HTML page to this file
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
+    /// Print figures of all jobs by partition in the text format of Prometheus; or write them to FILE, whole or not at all, for
+    /// node_exporter's textfile collector
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = Destination::STDOUT, conflicts_with_all = ["program", "per", "watts", "html", "csv", "json"])]
+    metrics: Option<Destination>,
     #[command(flatten)]
     csv: Csv,
     #[command(flatten)]
@@ -85,6 +89,14 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         None => {}
     }
     let (store, from) = asked(&arguments)?;
+    if let Some(to) = &arguments.metrics {
+        let text = metrics::text(&store)?;
+        match to {
+            Destination::Stdout => output::print(&text)?,
+            Destination::File(file) => output::replace(file, &text)?,
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
     let view = View::of(&store, arguments.program.clone(), arguments.per)?;
     let (csv_is_printed, json_is_printed) =
         (arguments.csv.csv == Some(Destination::Stdout), arguments.json.is_printed());
