@@ -15,6 +15,7 @@ pub mod spool;
 pub mod steps;
 pub mod store;
 pub mod summary;
+pub mod sweep;
 pub mod terminal;
 pub mod totals;
 

@@ -99,6 +99,9 @@ pub fn text(store: &Store) -> Result<String> {
     for event in [Event::New, Event::Known, Event::Aside] {
         outcomes.sample(&[("outcome", event.name())], events.get(&event).map_or(0, |(count, _)| *count) as f64);
     }
+    let help = "Folders of steps that left no summary, removed.";
+    let swept = events.get(&Event::Swept).map_or(0, |(count, _)| *count) as f64;
+    all.family(Kind::Counter, "plimsoll_fleet_swept_total", help).sample(&[], swept);
     for (name, help, event) in [
         ("taken_time_seconds", "When a whole spool was last taken, in seconds since 1970.", Event::Added),
         ("new_time_seconds", "When a new summary last came, in seconds since 1970.", Event::New),

@@ -99,6 +99,8 @@ named! {
         New = "new",
         Known = "known",
         Aside = "aside",
+        /// The folder of a dead step was removed.
+        Swept = "swept",
     }
 }
 

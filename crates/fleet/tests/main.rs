@@ -4,6 +4,7 @@ mod history;
 mod metrics;
 mod rows;
 mod spool;
+mod sweep;
 mod totals;
 
 use fleet::{Store, Summary};
