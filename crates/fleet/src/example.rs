@@ -3,6 +3,7 @@
 //! The figures are invented, each program's of a kind: what it sends, waits for and would gain differs as such programs do.
 
 use machine::Result;
+use profile::verdict::Cause;
 use rounds::random::Random;
 
 use crate::harvest::SHORTEST;
@@ -42,6 +43,7 @@ pub fn job(number: u64, program: &str) -> Summary {
         unjudged: None,
         model: "example".into(),
         clocks_apart: None,
+        unbound: Some(0),
     }
 }
 
@@ -62,7 +64,7 @@ struct Kind {
     gains: [f64; 3],
     /// Floor of the messages' most frequent size.
     message: u64,
-    cause: &'static str,
+    cause: Cause,
     /// Days on which a new version came.
     versions: &'static [u64],
 }
@@ -72,25 +74,25 @@ const CORES: u32 = 96;
 #[rustfmt::skip]
 const KINDS: [Kind; 10] = [
     // Many small messages to other hosts.
-    Kind { name: "ocean", group: "climate", partition: "large", users: 9, jobs: 640, hours: 9.0, nodes: 24, mpi: 0.34, wait: 0.12, gains: [0.055, 0.021, 0.012], message: 1 << 9, cause: "latency", versions: &[0, 96, 251] },
+    Kind { name: "ocean", group: "climate", partition: "large", users: 9, jobs: 640, hours: 9.0, nodes: 24, mpi: 0.34, wait: 0.12, gains: [0.055, 0.021, 0.012], message: 1 << 9, cause: Cause::TinyMessages, versions: &[0, 96, 251] },
     // Pairs of neighbours of which many sit on two hosts.
-    Kind { name: "airflow", group: "engineering", partition: "large", users: 14, jobs: 910, hours: 5.0, nodes: 12, mpi: 0.27, wait: 0.09, gains: [0.018, 0.009, 0.046], message: 1 << 13, cause: "placement", versions: &[0, 140] },
+    Kind { name: "airflow", group: "engineering", partition: "large", users: 14, jobs: 910, hours: 5.0, nodes: 12, mpi: 0.27, wait: 0.09, gains: [0.018, 0.009, 0.046], message: 1 << 13, cause: Cause::RunDelay, versions: &[0, 140] },
     // The version of August waits more.
-    Kind { name: "molecules", group: "chemistry", partition: "small", users: 22, jobs: 1_500, hours: 6.0, nodes: 4, mpi: 0.31, wait: 0.08, gains: [0.034, 0.028, 0.006], message: 1 << 11, cause: "late", versions: &[0, 61, SLOWER, 310] },
+    Kind { name: "molecules", group: "chemistry", partition: "small", users: 22, jobs: 1_500, hours: 6.0, nodes: 4, mpi: 0.31, wait: 0.08, gains: [0.034, 0.028, 0.006], message: 1 << 11, cause: Cause::Late, versions: &[0, 61, SLOWER, 310] },
     // All to all, in large messages.
-    Kind { name: "bands", group: "chemistry", partition: "small", users: 17, jobs: 1_200, hours: 3.0, nodes: 6, mpi: 0.41, wait: 0.11, gains: [0.030, 0.002, 0.009], message: 1 << 17, cause: "bandwidth", versions: &[0, 180] },
+    Kind { name: "bands", group: "chemistry", partition: "small", users: 17, jobs: 1_200, hours: 3.0, nodes: 6, mpi: 0.41, wait: 0.11, gains: [0.030, 0.002, 0.009], message: 1 << 17, cause: Cause::NoOverlap, versions: &[0, 180] },
     // Sums over all ranks, again and again.
-    Kind { name: "lattice", group: "physics", partition: "large", users: 6, jobs: 420, hours: 11.0, nodes: 32, mpi: 0.22, wait: 0.06, gains: [0.024, 0.036, 0.004], message: 1 << 3, cause: "noise", versions: &[0] },
+    Kind { name: "lattice", group: "physics", partition: "large", users: 6, jobs: 420, hours: 11.0, nodes: 32, mpi: 0.22, wait: 0.06, gains: [0.024, 0.036, 0.004], message: 1 << 3, cause: Cause::Stolen, versions: &[0] },
     // Nearly no messages.
-    Kind { name: "ensemble", group: "physics", partition: "long", users: 11, jobs: 1_050, hours: 20.0, nodes: 2, mpi: 0.015, wait: 0.006, gains: [0.001, 0.0, 0.0], message: 1 << 6, cause: "late", versions: &[0, 222] },
+    Kind { name: "ensemble", group: "physics", partition: "long", users: 11, jobs: 1_050, hours: 20.0, nodes: 2, mpi: 0.015, wait: 0.006, gains: [0.001, 0.0, 0.0], message: 1 << 6, cause: Cause::Late, versions: &[0, 222] },
     // Ranks in a row, each of which waits for the one before.
-    Kind { name: "seismic", group: "earth", partition: "large", users: 5, jobs: 330, hours: 7.0, nodes: 16, mpi: 0.38, wait: 0.29, gains: [0.008, 0.011, 0.002], message: 1 << 15, cause: "pipeline", versions: &[0, 120] },
+    Kind { name: "seismic", group: "earth", partition: "large", users: 5, jobs: 330, hours: 7.0, nodes: 16, mpi: 0.38, wait: 0.29, gains: [0.008, 0.011, 0.002], message: 1 << 15, cause: Cause::Serialised, versions: &[0, 120] },
     // Parts of unequal size: its ranks wait, and no lever of the machine helps.
-    Kind { name: "mesher", group: "engineering", partition: "small", users: 12, jobs: 800, hours: 1.5, nodes: 3, mpi: 0.36, wait: 0.31, gains: [0.002, 0.001, 0.003], message: 1 << 12, cause: "imbalance", versions: &[0, 45, 200] },
+    Kind { name: "mesher", group: "engineering", partition: "small", users: 12, jobs: 800, hours: 1.5, nodes: 3, mpi: 0.36, wait: 0.31, gains: [0.002, 0.001, 0.003], message: 1 << 12, cause: Cause::Late, versions: &[0, 45, 200] },
     // Gradients of all devices.
-    Kind { name: "training", group: "learning", partition: "gpu", users: 19, jobs: 700, hours: 14.0, nodes: 8, mpi: 0.18, wait: 0.10, gains: [0.021, 0.013, 0.001], message: 1 << 20, cause: "bandwidth", versions: &[0, 30, 75, 130, 190, 260, 330] },
+    Kind { name: "training", group: "learning", partition: "gpu", users: 19, jobs: 700, hours: 14.0, nodes: 8, mpi: 0.18, wait: 0.10, gains: [0.021, 0.013, 0.001], message: 1 << 20, cause: Cause::NoOverlap, versions: &[0, 30, 75, 130, 190, 260, 330] },
     // Many jobs of which most are too short to be judged.
-    Kind { name: "genomes", group: "life", partition: "small", users: 31, jobs: 1_900, hours: 0.0003, nodes: 1, mpi: 0.05, wait: 0.02, gains: [0.002, 0.001, 0.001], message: 1 << 8, cause: "late", versions: &[0] },
+    Kind { name: "genomes", group: "life", partition: "small", users: 31, jobs: 1_900, hours: 0.0003, nodes: 1, mpi: 0.05, wait: 0.02, gains: [0.002, 0.001, 0.001], message: 1 << 8, cause: Cause::Late, versions: &[0] },
 ];
 
 /// The day, 2025-08-12, and what its version waits more.
@@ -158,7 +160,7 @@ impl Kind {
             mpi: Some(mpi),
             wait: Some(wait),
             sizes: vec![Size { floor: self.message, messages, bytes: messages * self.message * 3 / 2 }],
-            hindrances: vec![Hindrance { cause: self.cause.into(), share: wait }],
+            hindrances: vec![Hindrance { cause: self.cause.name().into(), share: wait }],
             levers: if unjudged.is_some() { Vec::new() } else { levers },
             unjudged,
             ..job(number, self.name)

@@ -15,7 +15,7 @@ use rusqlite::types::Value;
 
 use crate::history::{DAY, day_name};
 use crate::store::Store;
-use crate::summary::{End, Lever, Unjudged};
+use crate::summary::{End, Lever, Unjudged, word};
 
 /// Jobs of a file.
 const PART: usize = 100_000;
@@ -50,9 +50,9 @@ const STORED: [(&str, &str, Kind); 14] = [
 /// Names and kinds of all columns.
 fn columns() -> Vec<(String, Kind)> {
     let words = ["end", "unjudged"].map(|name| (name.to_owned(), Kind::Text));
-    let gains = ["offload", "dedicated_core", "mapping", "clock"]
+    let gains = Lever::ALL
         .into_iter()
-        .flat_map(|lever| ["least", "most"].map(|end| (format!("{lever}_saves_{end}"), Kind::Real)));
+        .flat_map(|lever| ["least", "most"].map(|end| (format!("{}_saves_{end}", word(lever)), Kind::Real)));
     let stored = STORED.iter().map(|(name, _, kind)| ((*name).to_owned(), *kind));
     stored.chain(words).chain(gains).collect()
 }

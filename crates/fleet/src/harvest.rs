@@ -74,7 +74,23 @@ pub fn harvest(profile: &Profile, of: &profiled::Summary, known: Known) -> Summa
         unjudged,
         model,
         clocks_apart: clocks_apart(profile),
+        unbound: unbound(profile.ranks.iter().map(|rank| (rank.host(), rank.header.first, rank.header.bound))),
     }
+}
+
+/// Ranks that may run on several cores, the first of which another rank of their host has too, from the host, first and only core
+/// of each. Ranks that have several cores to themselves, as those with threads, do not count.
+fn unbound(ranks: impl Iterator<Item = (String, u32, u32)>) -> Option<u32> {
+    let mut of_first: BTreeMap<(String, u32), (u32, u32)> = BTreeMap::new();
+    for (host, first, only) in ranks {
+        if first == 0 {
+            return None;
+        }
+        let (all, wide) = of_first.entry((host, first)).or_default();
+        (*all, *wide) = (*all + 1, *wide + u32::from(only == 0));
+    }
+    let shared = of_first.values().filter(|(all, _)| *all > 1);
+    (!of_first.is_empty()).then(|| shared.map(|(_, wide)| wide).sum())
 }
 
 fn clocks_apart(profile: &Profile) -> Option<u64> {
@@ -141,8 +157,7 @@ fn size(of: &profiled::SizeSummary) -> Size {
 }
 
 fn hindrance(of: &profile::verdict::Hindrance) -> Hindrance {
-    let cause = serde_json::to_value(of.cause).expect("a cause serializes");
-    Hindrance { cause: cause.as_str().unwrap_or_default().to_owned(), share: of.cost.clamp(0.0, 1.0) }
+    Hindrance { cause: of.cause.name().to_owned(), share: of.cost.clamp(0.0, 1.0) }
 }
 
 #[cfg(test)]
@@ -160,6 +175,19 @@ mod tests {
         assert_eq!(of(&apart), 3_600.0 + 59.0);
         assert_eq!(of(&apart[..1]), 0.0);
         assert_eq!(of(&[]), 0.0);
+    }
+
+    #[test]
+    fn ranks_that_share_their_first_core_and_may_run_on_others_are_unbound() {
+        let unbound = |ranks: &[(&str, u32, u32)]| {
+            unbound(ranks.iter().map(|(host, first, only)| ((*host).to_owned(), *first, *only)))
+        };
+        assert_eq!(unbound(&[("a", 1, 0), ("a", 1, 0), ("a", 1, 0), ("b", 1, 0)]), Some(3));
+        assert_eq!(unbound(&[("a", 1, 1), ("a", 2, 2), ("b", 1, 1)]), Some(0));
+        assert_eq!(unbound(&[("a", 1, 0), ("a", 5, 0)]), Some(0), "each has cores of its own");
+        assert_eq!(unbound(&[("a", 1, 1), ("a", 1, 1)]), Some(0), "two on one core are too many, but bound");
+        assert_eq!(unbound(&[("a", 1, 1), ("a", 1, 0)]), Some(1));
+        assert_eq!([unbound(&[("a", 1, 0), ("a", 0, 0)]), unbound(&[])], [None, None]);
     }
 
     #[test]

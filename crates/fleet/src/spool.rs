@@ -16,7 +16,7 @@ use record::untrusted::Folder;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, mkdirat, open, openat, renameat, unlinkat};
 use rustix::io::Errno;
 
-use crate::store::{Store, Taken};
+use crate::store::{Event, Store, Taken};
 use crate::summary::{FILE_MOST, Summary};
 
 /// Ending of a summary's file. One that is being written has another.
@@ -48,12 +48,20 @@ pub const NAMED: usize = 20;
 /// # Errors
 /// The spool cannot be read or the store not written; what was not added is still in the spool.
 pub fn add(spool: &Path, store: &mut Store) -> Result<Added> {
+    let mut added = Added::default();
+    let all = add_to(spool, store, &mut added);
+    store.note(Event::Aside, added.aside_in_all)?;
+    all?;
+    store.note(Event::Added, 1)?;
+    Ok(added)
+}
+
+fn add_to(spool: &Path, store: &mut Store, added: &mut Added) -> Result<()> {
     let unread = |e| {
         Fault::because(format!("spool {}", spool.display()), e, "name the folder of summaries: plimsoll fleet add DIR")
     };
     let folder = Folder::open(spool, None).map_err(unread)?;
     let names: Vec<OsString> = folder.names(ENDING).map_err(unread)?.collect();
-    let mut added = Added::default();
     for batch in names.chunks(BATCH) {
         let mut read = Vec::with_capacity(batch.len());
         for name in batch {
@@ -77,7 +85,7 @@ pub fn add(spool: &Path, store: &mut Store) -> Result<Added> {
             remove(spool, name)?;
         }
     }
-    Ok(added)
+    Ok(())
 }
 
 /// The summary in a file; `None` where the file is gone, else the reason why it is none.

@@ -1,11 +1,13 @@
 //! The store of all jobs: a row a job, and sums by month, program, partition and group, which answer questions without reading
 //! the rows.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use machine::{Fault, Result};
+use machine::here::now;
+use machine::{Fault, Result, named};
+use profile::verdict::Cause;
 use rusqlite::{Connection, ErrorCode, OpenFlags, Transaction, TransactionBehavior, params};
 
 use crate::summary::{Lever, Summary, Unjudged, short};
@@ -49,14 +51,24 @@ CREATE TABLE sum (
     program INTEGER NOT NULL,
     partition INTEGER NOT NULL,
     grp INTEGER NOT NULL,
-    -- A lever, or 0 for all jobs, or -1 - N for those that could not be judged for the reason N.
+    -- A lever, or 0 for all jobs, or -1 - N for those that could not be judged for the reason N, or -100 - N for those that the
+    -- Nth cause hindered (0: an unknown one), or -200 and -201 for those whose ranks all had cores of their own, and had not.
     kind INTEGER NOT NULL,
     jobs INTEGER NOT NULL,
     core_seconds REAL NOT NULL,
-    -- Of a lever: what it would save of these core seconds. Of all jobs: time in MPI and of it waiting.
+    -- Of a lever: what it would save of these core seconds. Of all jobs: time in MPI and of it waiting. Of a cause: what it took.
     low REAL NOT NULL,
     high REAL NOT NULL,
     PRIMARY KEY (month, program, partition, grp, kind)
+) WITHOUT ROWID;
+";
+/// Not in layout 1.
+const EVENTS: &str = "
+CREATE TABLE event (
+    what TEXT PRIMARY KEY,
+    count INTEGER NOT NULL,
+    -- When it last was, in seconds since 1970 by the clock of who adds.
+    latest INTEGER NOT NULL
 ) WITHOUT ROWID;
 ";
 
@@ -72,6 +84,27 @@ pub const fn kind_of_lever(lever: Lever) -> i64 {
 
 pub const fn kind_of_unjudged(why: Unjudged) -> i64 {
     -1 - why as i64
+}
+
+pub fn kind_of_hindrance(cause: Option<Cause>) -> i64 {
+    -100 - cause.map_or(0, |cause| 1 + cause as i64)
+}
+
+pub const BOUND: i64 = -200;
+pub const UNBOUND: i64 = -201;
+
+named! {
+    /// What befalls a store.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+    pub enum Event {
+        /// All summaries of a spool were taken or set aside.
+        Added = "added",
+        New = "new",
+        Known = "known",
+        Aside = "aside",
+        /// The folder of a dead step was removed.
+        Swept = "swept",
+    }
 }
 
 /// What became of a summary.
@@ -153,6 +186,7 @@ impl Store {
                 let made = Transaction::new_unchecked(c, TransactionBehavior::Immediate)?;
                 if tables(&made)? == 0 {
                     made.execute_batch(TABLES)?;
+                    made.execute_batch(EVENTS)?;
                     made.pragma_update(None, "application_id", APPLICATION)?;
                     made.pragma_update(None, "user_version", LAYOUT)?;
                 }
@@ -163,6 +197,7 @@ impl Store {
             self.try_to(|c| {
                 let converting = Transaction::new_unchecked(c, TransactionBehavior::Immediate)?;
                 if converting.query_row("PRAGMA user_version", [], |row| row.get::<_, i64>(0))? == 1 {
+                    converting.execute_batch(EVENTS)?;
                     converting.execute_batch(CONVERT)?;
                 }
                 converting.commit()
@@ -193,12 +228,54 @@ impl Store {
         self.try_to(|c| {
             let transaction = Transaction::new_unchecked(c, TransactionBehavior::Immediate)?;
             let mut batch = Batch::default();
-            let taken = summaries.iter().map(|summary| batch.add(&transaction, summary)).collect::<Result<_, _>>()?;
+            let taken: Vec<Taken> =
+                summaries.iter().map(|summary| batch.add(&transaction, summary)).collect::<Result<_, _>>()?;
             batch.write_sums(&transaction)?;
+            let counted = |what| taken.iter().filter(|taken| **taken == what).count() as u64;
+            note(&transaction, Event::New, counted(Taken::New))?;
+            note(&transaction, Event::Known, counted(Taken::Known))?;
             transaction.commit()?;
             Ok(taken)
         })
     }
+
+    /// Counts an event.
+    ///
+    /// # Errors
+    /// The store cannot be written.
+    pub fn note(&mut self, what: Event, count: u64) -> Result<()> {
+        self.try_to(|c| note(c, what, count))
+    }
+
+    /// How often each event was, and when last, in seconds since 1970; none where nobody counted.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub fn events(&self) -> Result<Option<BTreeMap<Event, (u64, u64)>>> {
+        self.try_to(|c| {
+            if !c.table_exists(None, "event")? {
+                return Ok(None);
+            }
+            let mut rows = c.prepare("SELECT what, count, latest FROM event")?;
+            let rows = rows.query_map([], |row| Ok((row.get::<_, String>(0)?, row.get(1)?, row.get(2)?)))?;
+            let known = |what: &str| Event::ALL.into_iter().find(|event| event.name() == what);
+            let found = rows
+                .filter_map(|row| row.map(|(what, count, latest)| Some((known(&what)?, (count, latest)))).transpose());
+            found.collect::<rusqlite::Result<_>>().map(Some)
+        })
+    }
+}
+
+fn note(c: &Connection, what: Event, count: u64) -> rusqlite::Result<()> {
+    if count == 0 {
+        return Ok(());
+    }
+    let now = now().0 / 1_000_000_000;
+    c.prepare_cached(
+        "INSERT INTO event VALUES (?1, ?2, ?3) ON CONFLICT DO UPDATE SET count = count + ?2, latest = ?3",
+    )?
+    .execute(params![what.name(), count, now])?;
+    Ok(())
 }
 
 type Place = (i64, i64, i64, i64, i64);
@@ -264,6 +341,15 @@ impl Batch {
         count(ALL_JOBS, of.mpi.unwrap_or(0.0), of.wait.unwrap_or(0.0));
         if let Some(why) = of.unjudged {
             count(kind_of_unjudged(why), 0.0, 0.0);
+        }
+        let mut causes: BTreeMap<i64, f64> = BTreeMap::new();
+        for hindrance in &of.hindrances {
+            let cause = Cause::ALL.into_iter().find(|cause| cause.name() == hindrance.cause);
+            *causes.entry(kind_of_hindrance(cause)).or_default() += hindrance.share;
+        }
+        causes.into_iter().for_each(|(kind, share)| count(kind, share.min(1.0), 0.0));
+        if let Some(unbound) = of.unbound {
+            count(if unbound == 0 { BOUND } else { UNBOUND }, 0.0, 0.0);
         }
         for gain in &of.levers {
             count(kind_of_lever(gain.lever), gain.share.0, gain.share.1);

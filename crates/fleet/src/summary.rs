@@ -49,6 +49,9 @@ pub struct Summary {
     /// Seconds by which the clocks of its hosts differ, where that is more than a minute.
     #[serde(default)]
     pub clocks_apart: Option<u64>,
+    /// Ranks that may run on several cores, the first of them another's of its host too; `None`: not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unbound: Option<u32>,
 }
 
 /// A job's step among all steps of all clusters. Jobs of an array, restarts and clusters of a federation may have one number; their
@@ -171,7 +174,11 @@ impl Summary {
         if self.started > 7_258_118_400 || !within(self.seconds, 0.0, 4e7) || self.cores > 10_000_000 {
             return Err("time or size");
         }
-        if self.sizes.len() > SIZES_MOST || self.hindrances.len() > HINDRANCES_MOST || self.ranks > self.expected {
+        if self.sizes.len() > SIZES_MOST
+            || self.hindrances.len() > HINDRANCES_MOST
+            || self.ranks > self.expected
+            || self.unbound.is_some_and(|unbound| unbound > self.ranks)
+        {
             return Err("number of parts");
         }
         let shares = [self.mpi, self.wait].into_iter().flatten();
@@ -204,6 +211,12 @@ impl Summary {
         key[5..].copy_from_slice(&digest[..11]);
         key
     }
+}
+
+/// The word of a lever or a reason in files, columns and labels.
+pub(crate) fn word(of: impl Serialize) -> String {
+    let word = serde_json::to_value(of).expect("it serializes");
+    word.as_str().unwrap_or_default().to_owned()
 }
 
 /// The first half of a SHA-256.

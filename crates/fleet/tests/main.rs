@@ -1,8 +1,10 @@
 mod example;
 mod export;
 mod history;
+mod metrics;
 mod rows;
 mod spool;
+mod sweep;
 mod totals;
 
 use fleet::{Store, Summary};

@@ -259,6 +259,8 @@ table! {
         mib(512), mib(1 << 10), "left out and noted";
     WATCHED_ENVIRONMENT: "bytes that `plimsoll daemon` reads of an environment", "a process",
         mib(2), Words("one at a time"), "the rest is not read";
+    FLEET_PARTITIONS: "partitions by name in the figures of `plimsoll fleet --metrics`", "who writes summaries of jobs",
+        NONE, Count(64), "counted as one, `other`";
 }
 
 /// The rows as a table of the documentation.

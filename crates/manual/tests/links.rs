@@ -99,6 +99,29 @@ fn every_link_leads_somewhere() {
 }
 
 #[test]
+fn each_alert_names_its_runbook() {
+    let documents = documents();
+    let alerts = fs::read_to_string(root().join("packaging/prometheus/plimsoll.rules.yml")).unwrap();
+    let values = |key: &str| -> Vec<String> {
+        let lines = alerts.lines().filter_map(|line| line.trim_start().trim_start_matches("- ").strip_prefix(key));
+        lines.map(|value| value.trim().to_owned()).collect()
+    };
+    let runbooks = values("runbook:");
+    assert!(runbooks.len() >= 5);
+    for key in ["alert:", "summary:", "description:"] {
+        assert_eq!(values(key).len(), runbooks.len(), "{key}");
+    }
+    let dead = runbooks.iter().filter_map(|target| dead(&documents, "README.md", target)).collect::<Vec<_>>();
+    assert!(dead.is_empty() && runbooks.iter().all(|target| target.contains('#')), "{dead:?}");
+    // A runbook that no alert names is for nothing.
+    let (_, page) = documents.iter().find(|(name, _)| name == "docs/centre.md").unwrap();
+    let (_, runbook) = page.split_once("\n## When an alert comes\n").unwrap();
+    let headings: BTreeSet<String> = anchors(runbook.split("\n## ").next().unwrap());
+    let named: BTreeSet<String> = runbooks.iter().map(|target| target.rsplit('#').next().unwrap().to_owned()).collect();
+    assert_eq!(headings, named);
+}
+
+#[test]
 fn a_dead_link_is_found() {
     let page = |name: &str, text: &str| (name.to_owned(), text.to_owned());
     let documents =

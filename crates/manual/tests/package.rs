@@ -97,6 +97,9 @@ fn what_is_installed_finds_its_parts_and_is_removed_whole() {
     let refused = plimsoll(&prefix).args(["whatif", "simulate", "nowhere"]).output().unwrap();
     let said = String::from_utf8_lossy(&refused.stderr);
     assert!(guide.is_file() && said.contains(guide.to_str().unwrap()), "{said}");
+    for watch in ["plimsoll.json", "plimsoll.rules.yml"] {
+        assert!(prefix.join("share/plimsoll").join(watch).is_file(), "{watch}");
+    }
     // So are the sources that a new offcode is built with, which cargo takes as they are.
     let author = |command: &str| {
         let mut shell = Command::new("sh");

@@ -194,10 +194,10 @@ impl Rank {
         self.models.opened(model);
         self.heading.change(|header| {
             // The first opening counts.
-            (header.initialized, header.bound) = match header.initialized {
-                0 => (ticks, only_core()),
-                earlier => (earlier, header.bound),
-            };
+            if header.initialized == 0 {
+                header.initialized = ticks;
+                (header.first, header.bound) = first_and_only_core();
+            }
             header.finalized = 0;
         });
         let mut level = 0;
@@ -239,7 +239,7 @@ impl Rank {
         if self.models.closing(model) {
             self.heading.change(|header| {
                 header.finalized = ticks;
-                header.bound = if header.bound == only_core() { header.bound } else { 0 };
+                header.bound = if header.bound == first_and_only_core().1 { header.bound } else { 0 };
             });
             past::note_bound(&self.folder, &host());
         }
@@ -309,8 +309,8 @@ impl Rank {
     }
 }
 
-/// The only core, plus 1, on which this thread may run; 0: there are several.
-fn only_core() -> u32 {
+/// The first core, plus 1, on which this thread may run, and the only one; 0: not known, and several.
+fn first_and_only_core() -> (u32, u32) {
     // SAFETY: all zeros is an empty set.
     let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
     // SAFETY: the length is that of the set.
@@ -319,10 +319,8 @@ fn only_core() -> u32 {
         // SAFETY: `core` is below the size of the set.
         told && unsafe { libc::CPU_ISSET(*core, &set) }
     });
-    match (cores.next(), cores.next()) {
-        (Some(core), None) => core as u32 + 1,
-        _ => 0,
-    }
+    let first = cores.next().map_or(0, |core| core as u32 + 1);
+    (first, if cores.next().is_none() { first } else { 0 })
 }
 
 pub fn host() -> String {

@@ -90,7 +90,7 @@ impl Centre {
     fn ask(&self, words: &[&str]) -> String {
         let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
         command.args(["fleet", "--store"]).arg(self.cluster.path().join("fleet.db")).args(words);
-        let output = command.output().unwrap();
+        let output = self.cluster.enter(&mut command).output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
     }
@@ -138,6 +138,10 @@ fn every_job_leaves_a_summary_and_the_sums_tell_which_would_gain() {
     );
     assert!(of("crashing")[0]["end"] != "finished" && of("crashing")[0]["ranks"] == 2, "{:#?}", of("crashing"));
     assert_eq!(left.len(), 5);
+    // Two ranks without bindings share the cores of a node; one has them to itself.
+    let shared = if std::thread::available_parallelism().unwrap().get() > 1 { 2 } else { 0 };
+    assert!(of("calm").iter().all(|summary| summary["unbound"] == shared), "{left:#?}");
+    assert!(of("chatty").iter().all(|summary| summary["unbound"] == 0), "{left:#?}");
     fs::write(centre.spool.join("damaged.job"), "{").unwrap();
     let added = centre.ask(&["add", centre.spool.to_str().unwrap()]);
     assert!(
@@ -145,6 +149,18 @@ fn every_job_leaves_a_summary_and_the_sums_tell_which_would_gain() {
         "{added}"
     );
     assert!(fs::read_to_string(centre.spool.join("aside/damaged.job.why")).unwrap().starts_with("it is damaged"));
+    // Slurm is asked, and what was written today stays.
+    let dead = centre.spool.join("running/4294.0.0");
+    fs::create_dir(&dead).unwrap();
+    let swept = centre.ask(&["add", centre.spool.to_str().unwrap(), "--sweep", "1d"]);
+    assert!(swept.ends_with("\n0 swept\n") && dead.exists(), "{swept}");
+    let figures = centre.ask(&["--metrics"]);
+    let partition = left[0]["partition"].as_str().unwrap();
+    for (name, value) in [("bound", if shared > 0 { 2 } else { 5 }), ("unbound", if shared > 0 { 3 } else { 0 })] {
+        let line =
+            format!("plimsoll_fleet_binding_jobs_total{{partition=\"{partition}\",binding=\"{name}\"}} {value}\n");
+        assert!(figures.contains(&line), "{line}{figures}");
+    }
     assert!(left.iter().all(|summary| summary["clocks_apart"].is_null()), "both nodes are this machine: {left:#?}");
     let chatty: Value = serde_json::from_str(&centre.ask(&["--json", "--program", "chatty"])).unwrap();
     assert_eq!(
@@ -186,8 +202,17 @@ fn the_example_needs_no_store_and_only_one_form_is_printed() {
     assert!(months.starts_with("group,jobs,core_hours,") && months.lines().count() == 2, "{months}");
     let (_, exported, _) = ask(&["--example", "export", "days"]);
     assert!(exported.contains("jobs exported") && folder.path().join("days/day=2025-12-31/part-0.parquet").exists());
+    let (_, figures, _) = ask(&["--example", "--metrics"]);
+    let (_, nothing, _) = ask(&["--example", "--metrics=all.prom"]);
+    // The two runs have their own moments.
+    let totals = |text: &str| text.lines().filter(|line| !line.contains("time_seconds")).map(str::to_owned).collect();
+    let (written, printed): (Vec<_>, Vec<_>) =
+        (totals(&fs::read_to_string(folder.path().join("all.prom")).unwrap()), totals(&figures));
+    assert!(written == printed && nothing.is_empty() && written.len() > 100, "{written:#?}{printed:#?}");
     for (words, said) in [
-        (&["--example", "--csv", "--json"][..], "only one of --json and --csv"),
+        (&["--example", "--metrics", "--csv"][..], "cannot be used with"),
+        (&["add", "spool", "--sweep", "1h"], "it is not from 24h to"),
+        (&["--example", "--csv", "--json"], "only one of --json and --csv"),
         (&["--example", "--program", "nothing"], "the store has no job of it"),
         (&["--example", "--store", "a.db"], "cannot be used with"),
     ] {

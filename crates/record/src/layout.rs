@@ -161,7 +161,8 @@ pub struct Header {
     pub pid_namespace: u32,
     /// The only core, plus 1, on which the thread that initialized MPI may run; 0: several, or another one at the end.
     pub bound: u32,
-    pub reserved: u32,
+    /// The first core, plus 1, on which that thread may run; 0: not known.
+    pub first: u32,
     /// Host name. Texts end at the first 0.
     pub host: [u8; 64],
     /// Identifier of the host's present boot, as the kernel gives it: ranks with the same one share clocks and cores.

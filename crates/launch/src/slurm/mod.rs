@@ -8,6 +8,7 @@ pub mod record;
 pub mod script;
 pub mod tasks;
 
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -81,6 +82,29 @@ impl Slurm {
     pub fn active(&self, name: &str) -> Result<Vec<Task>> {
         let words = ["--noheader", "--array", "--format", tasks::FORMAT, "--name", name];
         Ok(tasks::active(&said(&self.squeue, &words)?))
+    }
+
+    /// All jobs that Slurm knows, also those that ended a moment ago.
+    ///
+    /// # Errors
+    /// Slurm does not answer, or says anything else; another cluster would be asked.
+    pub fn jobs(&self) -> Result<BTreeSet<u64>> {
+        if std::env::var_os("SLURM_CLUSTERS").is_some() {
+            return Err(Fault::new("SLURM_CLUSTERS", "it has squeue ask other clusters", "unset it, and ask again"));
+        }
+        let words = ["--noheader", "--all", "--states=all", "--format=%A"];
+        let text = said(&self.squeue, &words)?;
+        let number = |line: &str| {
+            let refused = |_| {
+                Fault::new(
+                    "squeue",
+                    format!("'{line}' is no job"),
+                    "see what `squeue` prints, and report this as a defect",
+                )
+            };
+            line.trim().parse().map_err(refused)
+        };
+        text.lines().map(number).collect()
     }
 
     /// Ended tasks of an array, as long as Slurm remembers them.

@@ -1,7 +1,7 @@
 //! Causes that keep ranks from running. A rank that is off its core, or blocked, delays all ranks that wait for it, and no
 //! placement of the protocol's work prevents such a delay.
 
-use machine::{Reading, figure};
+use machine::{Reading, figure, named};
 use serde::{Deserialize, Serialize};
 
 use super::{Evidence, RankEvidence, shape, share};
@@ -14,26 +14,28 @@ pub(super) const WORTH_SAYING: f64 = 0.05;
 const WAITING: [&str; 8] =
     ["receive", "completion", "exchange", "collective", "neighbour", "probe", "synchronization", "send"];
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Cause {
-    /// By a signal or a debugger.
-    Stopped,
-    TooFewCores,
-    /// Runnable while others had its core.
-    RunDelay,
-    /// A hypervisor gave its core to others.
-    Stolen,
-    /// Outside MPI it was asleep, or waited for a lock, for storage or for another process.
-    Blocked,
-    /// Nothing of these, and the others wait for it.
-    Late,
-    /// Of the whole program: very many messages of a few bytes.
-    TinyMessages,
-    /// Of the whole program: one rank after the other works.
-    Serialised,
-    /// Of the whole program: nothing is computed while large messages move.
-    NoOverlap,
+named! {
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum Cause {
+        /// By a signal or a debugger.
+        Stopped = "stopped",
+        TooFewCores = "too_few_cores",
+        /// Runnable while others had its core.
+        RunDelay = "run_delay",
+        /// A hypervisor gave its core to others.
+        Stolen = "stolen",
+        /// Outside MPI it was asleep, or waited for a lock, for storage or for another process.
+        Blocked = "blocked",
+        /// Nothing of these, and the others wait for it.
+        Late = "late",
+        /// Of the whole program: very many messages of a few bytes.
+        TinyMessages = "tiny_messages",
+        /// Of the whole program: one rank after the other works.
+        Serialised = "serialised",
+        /// Of the whole program: nothing is computed while large messages move.
+        NoOverlap = "no_overlap",
+    }
 }
 
 impl Cause {

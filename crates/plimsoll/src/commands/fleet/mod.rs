@@ -1,13 +1,16 @@
 mod leave;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use fleet::history::{self, History};
+use fleet::store::Event;
 use fleet::totals::{self, Asked, By, Totals};
-use fleet::{Store, example, export, page, rows, spool, terminal};
+use fleet::{Store, example, export, metrics, page, rows, spool, sweep, terminal};
+use launch::slurm::Slurm;
 use linux::output::{self, Destination};
-use machine::{Fault, Result};
+use machine::here::now;
+use machine::{Fault, Nanoseconds, Result};
 
 use super::outputs::{self, Csv, Json};
 
@@ -37,6 +40,10 @@ pub struct Arguments {
     /// Write the sums as an HTML page to this file
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
+    /// Print figures of all jobs by partition in the text format of Prometheus; or write them to FILE, whole or not at all, for
+    /// node_exporter's textfile collector
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = Destination::STDOUT, conflicts_with_all = ["program", "per", "watts", "html", "csv", "json"])]
+    metrics: Option<Destination>,
     #[command(flatten)]
     csv: Csv,
     #[command(flatten)]
@@ -53,6 +60,10 @@ enum Act {
         /// The spool
         #[arg(value_name = "DIR")]
         spool: PathBuf,
+        /// Also remove the folders of steps that left no summary: those whose jobs Slurm does not know, and in which nothing was
+        /// written for this time, which is a day at least
+        #[arg(long, value_name = "TIME", value_parser = quiet)]
+        sweep: Option<Nanoseconds>,
     },
     /// Writes all jobs of the store as Parquet, to DIR/day=YYYY-MM-DD/part-N.parquet
     ///
@@ -68,11 +79,15 @@ enum Act {
 
 pub fn run(arguments: Arguments) -> Result<ExitCode> {
     match &arguments.act {
-        Some(Act::Add { spool: from }) => {
-            let added = spool::add(from, &mut Store::open(&arguments.store)?)?;
+        Some(Act::Add { spool: from, sweep: quiet }) => {
+            let mut store = Store::open(&arguments.store)?;
+            let added = spool::add(from, &mut store)?;
             output::print(&format!("{} new, {} known, {} kept aside\n", added.new, added.known, added.aside_in_all))?;
             for (name, why) in &added.aside {
                 eprintln!("kept aside: {}: {why}", spool::shown(name));
+            }
+            if let Some(quiet) = quiet {
+                sweep(from, &mut store, *quiet)?;
             }
             return Ok(ExitCode::SUCCESS);
         }
@@ -85,6 +100,14 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         None => {}
     }
     let (store, from) = asked(&arguments)?;
+    if let Some(to) = &arguments.metrics {
+        let text = metrics::text(&store)?;
+        match to {
+            Destination::Stdout => output::print(&text)?,
+            Destination::File(file) => output::replace(file, &text)?,
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
     let view = View::of(&store, arguments.program.clone(), arguments.per)?;
     let (csv_is_printed, json_is_printed) =
         (arguments.csv.csv == Some(Destination::Stdout), arguments.json.is_printed());
@@ -106,6 +129,22 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn quiet(text: &str) -> Result<Nanoseconds> {
+    Nanoseconds::within(text, Nanoseconds::of_seconds(86_400), Nanoseconds::of_seconds(100_000_000))
+}
+
+/// Removes what dead steps left.
+fn sweep(from: &Path, store: &mut Store, quiet: Nanoseconds) -> Result<()> {
+    let since = Nanoseconds(now().0.saturating_sub(quiet.0));
+    let swept = sweep::sweep(from, since, || Slurm::find()?.jobs())?;
+    store.note(Event::Swept, swept.removed)?;
+    output::print(&format!("{} swept\n", swept.removed))?;
+    for (name, why) in &swept.left {
+        eprintln!("not swept: {}: {why}", spool::shown(name));
+    }
+    Ok(())
 }
 
 /// The store that is asked, and its name.
