@@ -117,7 +117,7 @@ pub fn text(store: &Store) -> Result<String> {
 fn judgements(partition: &Partition) -> Vec<(Labels, f64)> {
     let label = |name: String, jobs: u64| (vec![("judgement", name)], jobs as f64);
     let unjudged = Unjudged::ALL.map(|why| (why, partition.of(kind_of_unjudged(why)).jobs));
-    let judged = partition.of(ALL_JOBS).jobs - unjudged.iter().map(|(_, jobs)| jobs).sum::<u64>();
+    let judged = partition.of(ALL_JOBS).jobs.saturating_sub(unjudged.iter().map(|(_, jobs)| jobs).sum());
     [label("judged".into(), judged)].into_iter().chain(unjudged.map(|(why, jobs)| label(word(why), jobs))).collect()
 }
 
@@ -125,6 +125,8 @@ fn judgements(partition: &Partition) -> Vec<(Labels, f64)> {
 fn partitions(store: &Store) -> Result<BTreeMap<String, Partition>> {
     let most = FLEET_PARTITIONS.total.count();
     store.try_to(|c| {
+        // All is asked of one state of the store.
+        let c = c.unchecked_transaction()?;
         let mut first = c.prepare("SELECT partition FROM job GROUP BY partition ORDER BY min(id) LIMIT ?1")?;
         let too_many = c.query_row("SELECT count(DISTINCT partition) > ?1 FROM sum", [most], |row| row.get(0))?;
         let named: Option<BTreeSet<i64>> = match too_many {

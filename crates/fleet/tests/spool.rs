@@ -72,6 +72,7 @@ fn what_is_no_summary_of_a_known_job_is_kept_aside_with_its_reason() {
     gain.levers.push(gain.levers[0]);
     write("twice.job", &text(&gain));
     write("ranks.job", &text(&Summary { ranks: 11, ..job(8, "solver") }));
+    write("unbound.job", &text(&Summary { unbound: Some(11), ..job(8, "solver") }));
     let mut foreign = job(9, "solver");
     foreign.owner.user += 1;
     write("foreign.job", &text(&foreign));
@@ -92,6 +93,7 @@ fn what_is_no_summary_of_a_known_job_is_kept_aside_with_its_reason() {
         "ranks.job: its number of parts cannot be",
         "time.job: its time or size cannot be",
         "twice.job: its gain cannot be",
+        "unbound.job: its number of parts cannot be",
         "word.job: its word cannot be",
     ];
     if !root {
@@ -107,6 +109,23 @@ fn what_is_no_summary_of_a_known_job_is_kept_aside_with_its_reason() {
     }
     assert_eq!(fs::read_dir(spool.join(ASIDE)).unwrap().count(), 2 * expected.len());
     assert!(spool.join("unfinished.123").exists(), "what is being written stays");
+}
+
+/// A store that knows a summary without them is not contradicted by the same file later.
+#[test]
+fn fields_that_a_summary_lacks_are_not_known_and_change_nothing() {
+    let (_home, spool, store) = folder();
+    let text = serde_json::to_string(&job(1, "solver")).unwrap();
+    let lacking = text.replace(",\"unbound\":0", "").replace(",\"clocks_apart\":null", "");
+    assert!(!lacking.contains("unbound") && !lacking.contains("clocks_apart"), "{lacking}");
+    let read = Summary::parse(lacking.as_bytes()).unwrap();
+    assert_eq!(read, Summary { unbound: None, ..job(1, "solver") });
+    for counts in [(1, 0), (0, 1)] {
+        fs::write(spool.join("earlier.job"), &lacking).unwrap();
+        let added = add_to(&store, &spool);
+        assert_eq!(((added.new, added.known), added.aside_in_all), (counts, 0));
+    }
+    assert!(!serde_json::to_string(&read).unwrap().contains("unbound"), "what is not known is not written");
 }
 
 /// Users choose the names of files, and may have made the folder.
