@@ -10,8 +10,7 @@ use testbed::place::Place;
 use crate::fleet::{Centre, summaries};
 
 const PROGRAM: &str = include_str!("fleet_jobs.c");
-const PROGRAMS: [&str; 8] =
-    ["messenger", "courier", "misplaced", "neighbour", "calm", "late", "tardy", "asleep"];
+const PROGRAMS: [&str; 8] = ["messenger", "courier", "misplaced", "neighbour", "calm", "late", "tardy", "asleep"];
 
 #[test]
 #[ignore = "make check"]
@@ -19,15 +18,17 @@ fn of_two_hundred_jobs_the_page_names_those_that_were_made_to_gain() {
     let Some(mpi) = Mpi::system(launch::family::Family::OpenMpi) else { return };
     let _turn = Place::new().before_all();
     let Some(centre) = Centre::start(&mpi, PROGRAM, &PROGRAMS) else { return };
-    let made = centre.cluster.said(
-        "scontrol",
-        &["create", "PartitionName=shared", "Nodes=n[1-2]", "OverSubscribe=FORCE:4", "State=UP"],
-    );
+    let made = centre
+        .cluster
+        .said("scontrol", &["create", "PartitionName=shared", "Nodes=n[1-2]", "OverSubscribe=FORCE:4", "State=UP"]);
     assert_eq!(made.trim(), "");
     let began = Instant::now();
     let folder = centre.cluster.path().to_owned();
     let run = |ranks: usize, program: &str| {
-        format!("mpirun.openmpi --oversubscribe --bind-to none --mca btl self,vader,tcp --mca mpi_yield_when_idle 1 -n {ranks} --map-by node {}", folder.join(program).display())
+        format!(
+            "mpirun.openmpi --oversubscribe --bind-to none --mca btl self,vader,tcp --mca mpi_yield_when_idle 1 -n {ranks} --map-by node {}",
+            folder.join(program).display()
+        )
     };
     for (program, ranks) in PROGRAMS.iter().zip([2, 2, 4, 2, 2, 2, 2, 2]) {
         let nodes = if *program == "neighbour" { "-N1" } else { "-N2" };
@@ -39,7 +40,20 @@ fn of_two_hundred_jobs_the_page_names_those_that_were_made_to_gain() {
     let outputs = centre.outputs();
     eprintln!("{outputs}");
     for s in summaries(&centre.spool) {
-        eprintln!("{} {} nodes {} ranks {} of {} {} {:.2} mpi {} wait {} unjudged {} levers {}", s["program"]["name"], s["job"], s["nodes"], s["ranks"], s["expected"], s["end"], s["seconds"].as_f64().unwrap(), s["mpi"], s["wait"], s["unjudged"], s["levers"]);
+        eprintln!(
+            "{} {} nodes {} ranks {} of {} {} {:.2} mpi {} wait {} unjudged {} levers {}",
+            s["program"]["name"],
+            s["job"],
+            s["nodes"],
+            s["ranks"],
+            s["expected"],
+            s["end"],
+            s["seconds"].as_f64().unwrap(),
+            s["mpi"],
+            s["wait"],
+            s["unjudged"],
+            s["levers"]
+        );
     }
     let added = centre.ask(&["add", centre.spool.to_str().unwrap()]);
     eprintln!("{added}");

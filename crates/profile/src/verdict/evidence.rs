@@ -173,6 +173,12 @@ impl Evidence {
         self.first_of(classes).map_or_else(String::new, |site| format!(", most in {}", site.words))
     }
 
+    /// Whether no call of the program moves data or meets other ranks.
+    pub fn is_silent(&self) -> bool {
+        let is_local = |size: &SizeEvidence| ["management", "request", "probe"].contains(&size.class.as_str());
+        self.missing == 0 && self.ranks.iter().all(|rank| rank.messages == 0) && self.sizes.iter().all(is_local)
+    }
+
     pub fn is_empty(&self) -> bool {
         self.ranks.iter().all(|rank| rank.runtime <= 0.0)
     }
