@@ -65,17 +65,21 @@ impl Centre {
         Some(Centre { cluster, spool, next: 0.into() })
     }
 
-    /// Submits a script, by one user after the other.
-    pub fn submit(&self, options: &[&str], script: &str) {
+    /// A command of Slurm's, by one user after the other.
+    pub fn as_user(&self, name: &str) -> Command {
         let user = USERS[self.next.replace(self.next.get() + 1) % USERS.len()];
-        let out = self.cluster.path().join("out/%j");
         let mut command = Command::new("setpriv");
+        command.args([&format!("--reuid={user}"), "--regid=65534", "--clear-groups", name]);
+        command.current_dir("/tmp").env("HOME", "/tmp").stdin(Stdio::null());
+        self.cluster.enter(&mut command);
         command
-            .args([&format!("--reuid={user}"), "--regid=65534", "--clear-groups", "sbatch", "-o"])
-            .arg(out)
-            .args(options);
-        command.arg(format!("--wrap={script}")).current_dir("/tmp").env("HOME", "/tmp").stdin(Stdio::null());
-        let output = self.cluster.enter(&mut command).output().unwrap();
+    }
+
+    /// Submits a script.
+    pub fn submit(&self, options: &[&str], script: &str) {
+        let mut command = self.as_user("sbatch");
+        command.arg("-o").arg(self.cluster.path().join("out/%j")).args(options).arg(format!("--wrap={script}"));
+        let output = command.output().unwrap();
         assert!(output.status.success(), "{}{}", String::from_utf8_lossy(&output.stderr), self.cluster.logs());
     }
 

@@ -101,10 +101,9 @@ fn first_of(spool: &Path, program: &str) -> (PathBuf, Value) {
 
 /// Damages a summary, leaves another twice, and three that are none, each as a file of `user`.
 fn damage(spool: &Path) {
-    let (path, _) = first_of(spool, "calm");
-    let text = fs::read(&path).unwrap();
-    fs::write(path, &text[..text.len() / 2]).unwrap();
-    let (path, summary) = first_of(spool, "late");
+    let [(damaged, _), (path, summary)] = ["calm", "late"].map(|program| first_of(spool, program));
+    let text = fs::read(&damaged).unwrap();
+    fs::write(damaged, &text[..text.len() / 2]).unwrap();
     let user = summary["owner"]["user"].as_u64().unwrap() as u32;
     let leave = |name: &str, key: &str, value: Value| {
         let mut summary = summary.clone();
@@ -214,4 +213,45 @@ fn the_page_tells_truly(centre: &Centre, programs: &[&str]) {
     }
     assert!(said.contains("Other cores for the ranks would save: no job tells."), "tables do not tell it: {said}");
     println!("{said}");
+}
+
+/// What the plugin adds to jobs, printed: to the start and end of one of 64 ranks, and to the time between short ones.
+#[test]
+#[ignore = "make check"]
+fn a_job_of_64_ranks_starts_with_and_without_the_plugin() {
+    let Some(mpi) = Mpi::system(launch::family::Family::OpenMpi) else { return };
+    let _turn = Place::new().before_all();
+    let Some(centre) = Centre::start(&mpi, PROGRAM, &["asleep"]) else { return };
+    let folder = centre.cluster.path().to_owned();
+    let rounds = std::env::var("PLIMSOLL_ROUNDS").map_or(1, |rounds| rounds.parse().unwrap());
+    let run = |ranks: usize| {
+        let mpirun = format!(
+            "mpirun.openmpi --oversubscribe --bind-to none --mca btl self,vader --mca plm isolated --mca ras ^slurm -n {ranks}"
+        );
+        format!("T=$(mktemp -d -p {0}/out); {mpirun} --mca orte_tmpdir_base $T {0}/asleep brief", folder.display())
+    };
+    // Seconds with the plugin on, then off.
+    let (mut starts, mut jobs) = ([Vec::new(), Vec::new()], [Vec::new(), Vec::new()]);
+    const MANY: usize = 16;
+    for round in 0..rounds {
+        for at in [round % 2, 1 - round % 2] {
+            let option = ["--plimsoll=tables", "--plimsoll=off"][at];
+            let began = Instant::now();
+            let output = centre.as_user("srun").args(["-N1", "-n1", "-c2", option, "sh", "-c", &run(64)]).output();
+            starts[at].push(began.elapsed().as_secs_f64());
+            let output = output.unwrap();
+            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+            let began = Instant::now();
+            centre.submit(&["-N1", "-n1", &format!("--array=1-{MANY}"), option], &run(2));
+            centre.settle();
+            jobs[at].push(MANY as f64 / began.elapsed().as_secs_f64());
+        }
+    }
+    for (what, [on, off]) in [("start and end of 64 ranks, s", starts), ("jobs of two ranks a second", jobs)] {
+        let ratios: Vec<f64> = on.iter().zip(&off).map(|(on, off)| on / off).collect();
+        println!("{what}: with {on:.2?}, without {off:.2?}, ratio {ratios:.3?}");
+    }
+    let left = summaries(&centre.spool);
+    let of = |ranks: usize| left.iter().filter(|of| of["ranks"] == ranks && of["expected"] == ranks).count();
+    assert_eq!((of(64), of(2), left.len()), (rounds, MANY * rounds, (MANY + 1) * rounds), "{left:#?}");
 }
