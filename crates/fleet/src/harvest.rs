@@ -48,7 +48,8 @@ pub fn harvest(profile: &Profile, of: &profiled::Summary, known: Known) -> Summa
         Some(_) => Vec::new(),
         None => judged(of).into_iter().flatten().collect(),
     };
-    if levers.is_empty() {
+    // A clock is no place: what it may bring is bounded for every job.
+    if levers.iter().all(|gain| gain.lever == Lever::Clock) {
         unjudged.get_or_insert(Unjudged::CannotTell);
     }
     let hindrances = verdict.map(|verdict| &verdict.hindrances[..]).unwrap_or_default();
@@ -162,7 +163,30 @@ fn hindrance(of: &profile::verdict::Hindrance) -> Hindrance {
 
 #[cfg(test)]
 mod tests {
+    use profile::verdict::{Answer, Judgement};
+
     use super::*;
+
+    /// Of a job of two ranks and ten seconds, what bounds the gain of each other place.
+    fn left(gain: Option<(f64, f64)>) -> Summary {
+        let profile = Profile::default();
+        let mut of = profiled::Summary::of(&profile);
+        (of.job.ranks, of.job.expected, of.totals.seconds, of.totals.thread_seconds) = (2, 2, 10.0, 20.0);
+        of.verdict.as_mut().unwrap().judgements = [Choice::Offload, Choice::DedicatedCore, Choice::Mapping]
+            .map(|choice| Judgement { choice, answer: Answer::CannotTell, gain, why: Vec::new(), next: None })
+            .into();
+        let Summary { job, owner, partition, program, cores, end, model, .. } = crate::example::job(1, "solver");
+        harvest(&profile, &of, Known { job, owner, partition, program, cores, end, model })
+    }
+
+    #[test]
+    fn a_job_of_which_a_clock_alone_is_bounded_is_not_judged() {
+        let judged = left(Some((0.0, 0.3)));
+        assert_eq!((judged.unjudged, judged.levers.len()), (None, 4));
+        let open = left(None);
+        assert_eq!((open.unjudged, open.levers.len()), (Some(Unjudged::CannotTell), 1));
+        assert!(open.gain(Lever::Clock).is_some());
+    }
 
     fn of(lives: &[(usize, &str, f64, f64)]) -> f64 {
         apart(lives.iter().map(|(world, host, from, to)| (*world, (*host).to_owned(), *from, *to)))

@@ -47,6 +47,9 @@ pub fn answer(of: &Totals, watts: Watts) -> Vec<String> {
         percent(of.mpi)
     )];
     lines.extend(of.savings.iter().map(|saving| saved(of, saving, watts)));
+    let untold = Lever::ALL.into_iter().filter(|lever| of.savings.iter().all(|saving| saving.lever != *lever));
+    let is_told = !of.savings.is_empty();
+    lines.extend(untold.filter(|_| is_told).map(|lever| format!("{}: no job tells.", capital(phrase(lever)))));
     for lost in &of.unjudged {
         lines.push(format!("Not judged: {} jobs of {} core hours, {}.", lost.jobs, hours(lost.core_hours), lost.why));
     }
@@ -65,8 +68,10 @@ fn saved(of: &Totals, saving: &Saving, watts: Watts) -> String {
         1 => "; one program makes up nine tenths".into(),
         many => format!("; {many} programs make up nine tenths"),
     };
+    let told = saving.judged / of.core_hours;
+    let told = if told < 0.9995 { format!("; told by jobs of {} of them", percent(told)) } else { String::new() };
     format!(
-        "{}: {} of the core hours ({} .. {}{energy}){by}.",
+        "{}: {} of the core hours ({} .. {}{energy}){by}{told}.",
         capital(phrase(saving.lever)),
         between(low, high),
         hours(low * of.core_hours),

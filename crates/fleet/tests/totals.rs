@@ -1,5 +1,6 @@
 use fleet::store::Store;
 use fleet::summary::{Gain, Lever, Summary, Unjudged};
+use fleet::terminal;
 use fleet::totals::{Asked, By, Totals, totals};
 use rounds::random::Random;
 
@@ -34,6 +35,18 @@ fn sums_are_those_of_the_jobs() {
     assert_eq!(asked(&store, By::Month).groups.iter().map(|part| part.jobs).collect::<Vec<_>>(), [3, 1]);
     let one = totals(&store, Asked { program: Some("mesher".into()) }, By::Month).unwrap();
     assert_eq!((one.jobs, one.savings.len()), (1, 1));
+}
+
+#[test]
+fn a_lever_of_which_a_part_of_the_jobs_tells_says_so() {
+    let mut jobs: Vec<Summary> = (0..4).map(|number| job(number, "solver")).collect();
+    jobs[0].levers.push(Gain { lever: Lever::Clock, share: (0.0, 0.05) });
+    let (_home, store) = store_of(&jobs);
+    let page = terminal::render(&asked(&store, By::Month), None);
+    let line = |begin: &str| page.lines().find(|line| line.starts_with(begin)).unwrap().to_owned();
+    assert!(line("An adapter").ends_with("one program makes up nine tenths."), "all tell it: {page}");
+    assert!(line("Clocks").ends_with("told by jobs of 25.0 % of them."), "{page}");
+    assert_eq!(line("Other cores"), "Other cores for the ranks would save: no job tells.");
 }
 
 /// Many jobs of one program tell no more than one: the interval does not shrink with their number, as it would if each were a draw.

@@ -1,6 +1,7 @@
 //! `plimsoll fleet` and its plugin in a real Slurm of two nodes, where two users run programs of which it is known what they gain.
 
 use std::fs;
+use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -13,17 +14,18 @@ use testbed::slurm::{Cluster, within};
 const PLUGIN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../fleet/slurm/plimsoll.c");
 const PROGRAM: &str = include_str!("fleet.c");
 /// Users of this machine.
-const USERS: [&str; 2] = ["nobody", "daemon"];
+pub const USERS: [&str; 2] = ["nobody", "daemon"];
 
 /// A cluster whose jobs all leave summaries.
-struct Centre {
-    cluster: Cluster,
-    spool: PathBuf,
+pub struct Centre {
+    pub cluster: Cluster,
+    pub spool: PathBuf,
     next: std::cell::Cell<usize>,
 }
 
 impl Centre {
-    fn start(mpi: &Mpi, programs: &[&str]) -> Option<Centre> {
+    /// `source` is compiled once; each program is a copy with contents of its own.
+    pub fn start(mpi: &Mpi, source: &str, programs: &[&str]) -> Option<Centre> {
         skip::package::file("/usr/include/slurm/spank.h").map_err(skip::test).ok()?;
         let cluster = Cluster::with_plugins(|folder| {
             let open = |name: &str| {
@@ -36,8 +38,12 @@ impl Centre {
             fs::copy(env!("CARGO_BIN_EXE_plimsoll"), &command).unwrap();
             fs::copy(testbed::recording::library(), &library).unwrap();
             let first = folder.join(programs[0]);
-            mpi.compile_text(PROGRAM, &first);
-            programs[1..].iter().for_each(|name| _ = fs::copy(&first, folder.join(name)).unwrap());
+            mpi.compile_text(source, &first);
+            for name in &programs[1..] {
+                fs::copy(&first, folder.join(name)).unwrap();
+                let copy = fs::File::options().append(true).open(folder.join(name));
+                copy.and_then(|mut copy| copy.write_all(name.as_bytes())).unwrap();
+            }
             let plugin = folder.join("spank.so");
             let built = Command::new("cc")
                 .args(["-shared", "-fPIC", "-O2", "-Wall", "-Werror", "-o"])
@@ -59,22 +65,26 @@ impl Centre {
         Some(Centre { cluster, spool, next: 0.into() })
     }
 
-    /// Submits a script, by one user after the other.
-    fn submit(&self, options: &[&str], script: &str) {
+    /// A command of Slurm's, by one user after the other.
+    pub fn as_user(&self, name: &str) -> Command {
         let user = USERS[self.next.replace(self.next.get() + 1) % USERS.len()];
-        let out = self.cluster.path().join("out/%j");
         let mut command = Command::new("setpriv");
+        command.args([&format!("--reuid={user}"), "--regid=65534", "--clear-groups", name]);
+        command.current_dir("/tmp").env("HOME", "/tmp").stdin(Stdio::null());
+        self.cluster.enter(&mut command);
         command
-            .args([&format!("--reuid={user}"), "--regid=65534", "--clear-groups", "sbatch", "-o"])
-            .arg(out)
-            .args(options);
-        command.arg(format!("--wrap={script}")).current_dir("/tmp").env("HOME", "/tmp").stdin(Stdio::null());
-        let output = self.cluster.enter(&mut command).output().unwrap();
+    }
+
+    /// Submits a script.
+    pub fn submit(&self, options: &[&str], script: &str) {
+        let mut command = self.as_user("sbatch");
+        command.arg("-o").arg(self.cluster.path().join("out/%j")).args(options).arg(format!("--wrap={script}"));
+        let output = command.output().unwrap();
         assert!(output.status.success(), "{}{}", String::from_utf8_lossy(&output.stderr), self.cluster.logs());
     }
 
     /// Waits until no job is left and nothing is on its way to the spool.
-    fn settle(&self) {
+    pub fn settle(&self) {
         within(8 * skip::LIMIT, "the end of all jobs", || {
             self.cluster.said("squeue", &["-h"]).trim().is_empty().then_some(())
         });
@@ -82,12 +92,12 @@ impl Centre {
         within(skip::LIMIT, "the last summary", || fs::read_dir(&running).unwrap().next().is_none().then_some(()));
     }
 
-    fn outputs(&self) -> String {
+    pub fn outputs(&self) -> String {
         let files = fs::read_dir(self.cluster.path().join("out")).unwrap();
         files.map(|file| fs::read_to_string(file.unwrap().path()).unwrap_or_default()).collect()
     }
 
-    fn ask(&self, words: &[&str]) -> String {
+    pub fn ask(&self, words: &[&str]) -> String {
         let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
         command.args(["fleet", "--store"]).arg(self.cluster.path().join("fleet.db")).args(words);
         let output = self.cluster.enter(&mut command).output().unwrap();
@@ -96,14 +106,14 @@ impl Centre {
     }
 }
 
-fn summaries(spool: &Path) -> Vec<Value> {
+pub fn summaries(spool: &Path) -> Vec<Value> {
     let files = fs::read_dir(spool).unwrap().map(|file| file.unwrap().path());
     let read = |path: PathBuf| serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
     files.filter(|path| path.extension().is_some_and(|ending| ending == "job")).map(read).collect()
 }
 
 /// The command of a script that runs `program` on both nodes.
-fn across(folder: &Path, program: &str) -> String {
+pub fn across(folder: &Path, program: &str) -> String {
     format!("mpirun.openmpi --bind-to none --mca btl self,tcp -n 2 --map-by node {}", folder.join(program).display())
 }
 
@@ -111,7 +121,7 @@ fn across(folder: &Path, program: &str) -> String {
 fn every_job_leaves_a_summary_and_the_sums_tell_which_would_gain() {
     let Some(mpi) = Mpi::system(launch::family::Family::OpenMpi) else { return };
     let _turn = Place::new().before_all();
-    let Some(centre) = Centre::start(&mpi, &["chatty", "calm", "crashing"]) else { return };
+    let Some(centre) = Centre::start(&mpi, PROGRAM, &["chatty", "calm", "crashing"]) else { return };
     let folder = centre.cluster.path().to_owned();
     for _ in 0..2 {
         centre.submit(&["-N2", "--ntasks-per-node=1", "--exclusive"], &across(&folder, "chatty"));

@@ -12,6 +12,7 @@ mod costs;
 mod daemon;
 mod engine;
 mod fleet;
+mod fleet_jobs;
 mod golden;
 mod help;
 mod lab;

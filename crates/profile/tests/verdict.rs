@@ -88,6 +88,35 @@ fn without_samples_no_choice_is_refused() {
     }
 }
 
+/// Two ranks on two hosts that hardly leave MPI: what they wait for there, neither held up outside of it.
+#[test]
+fn a_wait_is_no_longer_than_the_partners_were_outside_of_mpi() {
+    let ranks = |size: u32, others: fn(&mut Rank)| {
+        let rank = move |me: u32| {
+            let mut rank = Rank::new(me, size, SECOND);
+            let receives = (0..100).map(|nth| (if nth < 50 { 5_000 } else { 19_000_000 }, 64));
+            match me < 2 {
+                true => rank.calls("Recv", 0, receives).calls("Send", 0, (0..100).map(|_| (2_000, 64))),
+                false => &mut rank,
+            };
+            let to_other = |to| if me < 2 && to == 1 - me { (100, 6400) } else { (0, 0) };
+            rank.image.header.host = text(if me == 0 { "node-a" } else { "node-b" });
+            rank.peers(&(0..size).map(to_other).collect::<Vec<_>>());
+            others(&mut rank);
+            rank
+        };
+        summary((0..size).map(rank).collect(), &[])
+    };
+    let most = |summary: &Summary| Evidence::of(summary).ranks[0].away.most;
+    let pair = ranks(2, |_| ());
+    assert!(pair.ranks[0].split.wait.value().is_some_and(|wait| *wait > 0.9));
+    assert!((0.04..0.06).contains(&most(&pair)), "the other was out of MPI for a twentieth: {}", most(&pair));
+    // A third rank that computes all the time is nobody's partner, unless messages may have gone to it.
+    assert!(most(&ranks(3, |_| ())) < 0.06);
+    assert!(most(&ranks(3, |rank| _ = rank.unlisted(1))) > 0.9);
+    assert!(most(&ranks(3, |rank| _ = rank.calls("Ibarrier", 3, [(1_000, 0)]))) > 0.9);
+}
+
 /// What hinders `size` ranks of which each makes these calls in a run of a second, those of `function` from one place.
 fn hindered(size: u32, function: &str, calls: impl Fn(u32, &mut Rank)) -> (Summary, Vec<Hindrance>) {
     let ranks = (0..size).map(|me| {

@@ -30,6 +30,12 @@ impl Bounds {
         }
     }
 
+    /// It is known to be at most this as well.
+    pub fn narrow(&mut self, most: f64) {
+        *self = Bounds { most: self.most.min(most).max(self.least), ..std::mem::take(self) };
+        self.unknown = self.unknown.take().filter(|_| self.most > self.least);
+    }
+
     /// The reason why a share of the run is not known, where the bounds differ enough to matter.
     pub fn unknown(&self) -> Option<&str> {
         self.unknown.as_deref().filter(|_| self.most - self.least > super::NOISE / 2.0)

@@ -4,7 +4,7 @@ use chart::number;
 use machine::costs::{Item, how};
 use machine::{Costs, Reading, SiteKind};
 
-use super::{Answer, Choice, Evidence, Judgement, judged, share};
+use super::{Answer, Bounds, Choice, Evidence, Judgement, judged, share};
 
 pub fn judge(evidence: &Evidence, costs: &Costs) -> Judgement {
     let crossing = costs.get(&Item::crossing(SiteKind::App, SiteKind::Core));
@@ -12,8 +12,12 @@ pub fn judge(evidence: &Evidence, costs: &Costs) -> Judgement {
     let handover = crossing.reading.value().map_or(f64::INFINITY, |interval| 2e-9 * interval.high);
     let posting = evidence.mean(|rank| (rank.posting - rank.messages as f64 * handover).max(0.0));
     let (transfer, away) = (evidence.bounds(|rank| &rank.transfer), evidence.bounds(|rank| &rank.away));
-    let protocol = evidence.bounds(|rank| &rank.protocol);
-    let taken = posting + evidence.mean(|rank| rank.interrupting());
+    // The kernel's network work beside a program that sends nothing is for others.
+    let (protocol, interrupting) = match evidence.is_silent() {
+        true => (Bounds::default(), 0.0),
+        false => (evidence.bounds(|rank| &rank.protocol), evidence.mean(|rank| rank.interrupting())),
+    };
+    let taken = posting + interrupting;
     let at_most = (evidence.mean(|rank| rank.moving()) + protocol.most).min(1.0).max(taken);
 
     let mut why = vec![match at_most < 1.0 {

@@ -1,13 +1,13 @@
 //! The figures of a profile that the verdict needs.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use machine::{Reading, count};
 
 use super::{Bounds, NOISE, amount, share};
 use crate::profile::ranges;
 use crate::split::RENDEZVOUS;
-use crate::summary::{FunctionSize, FunctionSummary, RankSummary, SiteSummary, Stall, Summary, ratio};
+use crate::summary::{FunctionSize, FunctionSummary, Matrix, RankSummary, SiteSummary, Stall, Summary, ratio};
 use crate::terminal::place;
 
 /// One rank, in seconds of its run. A missing figure is not 0: it has wide bounds or a reason.
@@ -147,8 +147,12 @@ impl Evidence {
             });
             of_rank(rank, host, &work, others)
         });
-        let ranks = ranks.collect();
+        let mut ranks: Vec<RankEvidence> = ranks.collect();
         let missing = summary.job.expected.saturating_sub(summary.job.ranks);
+        if missing == 0 {
+            let outside = outside_of_partners(summary);
+            ranks.iter_mut().zip(outside).for_each(|(rank, most)| rank.away.narrow(most));
+        }
         let between_hosts = between_hosts(summary, missing);
         let spent = summary.totals.thread_seconds;
         Evidence { ranks, hosts, missing, between_hosts, spent, sizes: sizes(summary), sites: sites(summary) }
@@ -167,6 +171,12 @@ impl Evidence {
     /// The place that `first_of` finds as the end of a sentence; empty where unknown.
     pub(super) fn most_in(&self, classes: &[&str]) -> String {
         self.first_of(classes).map_or_else(String::new, |site| format!(", most in {}", site.words))
+    }
+
+    /// Whether no call of the program moves data or meets other ranks.
+    pub fn is_silent(&self) -> bool {
+        let is_local = |size: &SizeEvidence| ["management", "request", "probe"].contains(&size.class.as_str());
+        self.missing == 0 && self.ranks.iter().all(|rank| rank.messages == 0) && self.sizes.iter().all(is_local)
     }
 
     pub fn is_empty(&self) -> bool {
@@ -379,6 +389,36 @@ fn sites(summary: &Summary) -> Vec<SiteEvidence> {
         mean: ratio(site.seconds, site.calls as f64),
     };
     summary.sites.iter().filter(|site| site.counted).map(of).collect()
+}
+
+/// Of each rank, the time that its partners were outside of MPI, added up: no wait for them there is longer. Where a message is in
+/// no matrix, anybody may be a partner.
+fn outside_of_partners(summary: &Summary) -> Vec<f64> {
+    let listed = |matrix: &Matrix| matrix.cells.iter().fold(0, |sum: u64, cell| sum.saturating_add(cell[2]));
+    let is_listed = summary.totals.messages <= summary.matrices.iter().map(listed).fold(0, u64::saturating_add);
+    // Their messages are in no matrix, and others complete them.
+    let begins = |function: &FunctionSummary| {
+        ["collective", "neighbour"].contains(&function.class.as_str()) && function.name.starts_with("MPI_I")
+    };
+    if !is_listed || summary.functions.iter().any(begins) {
+        let all: f64 = summary.ranks.iter().map(|rank| rank.compute).sum();
+        return summary.ranks.iter().map(|rank| all - rank.compute).collect();
+    }
+    let places: BTreeMap<(usize, u64), usize> =
+        summary.ranks.iter().enumerate().map(|(place, rank)| ((rank.world, rank.rank.into()), place)).collect();
+    let mut pairs = BTreeSet::new();
+    for (world, matrix) in summary.matrices.iter().enumerate() {
+        for [from, to, ..] in &matrix.cells {
+            if let (Some(from), Some(to)) = (places.get(&(world, *from)), places.get(&(world, *to))) {
+                pairs.extend([(*from, *to), (*to, *from)]);
+            }
+        }
+    }
+    let mut outside = vec![0.0; summary.ranks.len()];
+    pairs.into_iter().filter(|(of, partner)| of != partner).for_each(|(of, partner)| {
+        outside[of] += summary.ranks[partner].compute;
+    });
+    outside
 }
 
 fn between_hosts(summary: &Summary, missing: usize) -> Bounds {

@@ -149,6 +149,18 @@ fn messages_within_a_host_leave_a_device_nothing() {
     assert_eq!(judgement(&judge(&evidence), Choice::Offload).answer, Answer::DoesNot);
 }
 
+/// Softirqs on the core of a rank without messages are for other programs, so that no core of its own takes them.
+#[test]
+fn a_program_that_sends_nothing_has_nothing_that_another_core_could_do() {
+    let mut evidence = one_host(vec![rank(0, 0, 0.0, 0.0, 9.0), rank(1, 1, 0.0, 0.0, 9.0)], 4);
+    assert!(judgement(&judge(&evidence), Choice::DedicatedCore).gain.unwrap().1 > 0.08);
+    for rank in &mut evidence.ranks {
+        (rank.messages, rank.posting) = (0, 0.0);
+        rank.protocol = Bounds::between(0.0, 9.0, "softirqs of all kinds");
+    }
+    assert_eq!(judgement(&judge(&evidence), Choice::DedicatedCore).gain, Some((0.0, 0.0)));
+}
+
 /// Waits for data that nobody moves are what a device may save, and no more than may.
 #[test]
 fn partners_that_are_away_make_offload_a_question() {
