@@ -184,7 +184,7 @@ fn every_job_leaves_a_summary_and_the_sums_tell_which_would_gain() {
         let part = sums["groups"].as_array().unwrap().iter().find(|part| part["name"] == name).unwrap();
         (part["best"][0].as_str().unwrap(), part["best"][1][1].as_f64().unwrap())
     };
-    assert!(matches!(best("chatty"), ("offload", 0.2..)), "{sums:#}");
+    assert!(matches!(best("chatty"), ("offload", 0.05..)), "{sums:#}");
     assert_eq!(best("calm").1, 0.0, "it sends nothing to another host: {sums:#}");
     assert_eq!(sums["programs"][0]["name"], "chatty", "it has most to gain");
 }

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
+use rounds::statistics::median_interval;
 use serde_json::{Value, json};
 use testbed::mpi::Mpi;
 use testbed::place::Place;
@@ -134,13 +135,19 @@ fn of_two_hundred_jobs_the_page_names_those_that_were_made_to_gain() {
     let is_busy = |jobs: &&Jobs| jobs.program.is_some_and(|name| name == LOCAL || GAIN.contains(&name));
     let (busy, quiet): (Vec<_>, Vec<_>) = plan.iter().partition(is_busy);
     let began = Instant::now();
-    for wave in [quiet, busy] {
+    // By other tests, while jobs run that hardly make the kernel work.
+    let mut others = 0.0;
+    for (wave, is_quiet) in [(quiet, true), (busy, false)] {
+        let (ticks, from) = (softirq_seconds(), Instant::now());
         for jobs in wave {
             let half = format!("--array=1-{}", jobs.count / 2);
             let options = [&[&half[..]], jobs.options].concat();
             (0..2).for_each(|_| centre.submit(&options, &jobs.script));
         }
         centre.settle();
+        if is_quiet {
+            others = (softirq_seconds() - ticks) / from.elapsed().as_secs_f64();
+        }
     }
     println!("200 jobs took {:.0} s", began.elapsed().as_secs_f64());
 
@@ -168,7 +175,21 @@ fn of_two_hundred_jobs_the_page_names_those_that_were_made_to_gain() {
         assert!(added.contains(why), "{why}: {added}");
     }
     assert_eq!(summaries(&centre.spool).len(), 0);
-    the_page_tells_truly(&centre, &programs);
+    // It widens the bounds of all jobs.
+    match others <= MOST_BY_OTHERS {
+        true => the_page_tells_truly(&centre, &programs),
+        false => skip::part(format!("other work's messages take {:.0} % of a core: bounds are wide", 100.0 * others)),
+    }
+}
+
+/// Share of a core.
+const MOST_BY_OTHERS: f64 = 0.03;
+
+/// Seconds that all cores have spent in softirqs.
+fn softirq_seconds() -> f64 {
+    let text = fs::read_to_string("/proc/stat").unwrap();
+    let ticks: f64 = text.lines().next().unwrap().split_whitespace().nth(7).unwrap().parse().unwrap();
+    ticks / rustix::param::clock_ticks_per_second() as f64
 }
 
 /// What the page says of all jobs and of each program is what they were made for.
@@ -215,7 +236,8 @@ fn the_page_tells_truly(centre: &Centre, programs: &[&str]) {
     println!("{said}");
 }
 
-/// What the plugin adds to jobs, printed: to the start and end of one of 64 ranks, and to the time between short ones.
+/// What the plugin adds to jobs, printed: to the start and end of one of 64 ranks, and to many short ones. `PLIMSOLL_ROUNDS=8` tries
+/// so many of each.
 #[test]
 #[ignore = "make check"]
 fn a_job_of_64_ranks_starts_with_and_without_the_plugin() {
@@ -249,7 +271,8 @@ fn a_job_of_64_ranks_starts_with_and_without_the_plugin() {
     }
     for (what, [on, off]) in [("start and end of 64 ranks, s", starts), ("jobs of two ranks a second", jobs)] {
         let ratios: Vec<f64> = on.iter().zip(&off).map(|(on, off)| on / off).collect();
-        println!("{what}: with {on:.2?}, without {off:.2?}, ratio {ratios:.3?}");
+        let ratio = median_interval(&ratios).map_or("too few rounds to tell".into(), |of| of.ratio(2, "x"));
+        println!("{what}: with {on:.2?}, without {off:.2?}, ratio {ratio}");
     }
     let left = summaries(&centre.spool);
     let of = |ranks: usize| left.iter().filter(|of| of["ranks"] == ranks && of["expected"] == ranks).count();
