@@ -20,7 +20,7 @@ use profile::summary::Summary;
 use profile::verdict::{Bounds, Evidence, Verdict};
 use record::untrusted::Folder;
 
-/// Time after which a timeline is not waited for, by less than the plugin's LIMIT.
+/// Time that a timeline may take, below the plugin's LIMIT.
 const PATIENCE: Duration = Duration::from_secs(8);
 /// Bytes of a program that its hash is of.
 const HASHED: u64 = 64 << 20;
