@@ -31,12 +31,6 @@ use exchange::path::Prepare;
 /// Most open sessions; the least recently used makes room. Each holds a peer process and its buffers.
 const MOST_SESSIONS: usize = BENCH_SESSIONS.total.count();
 
-/// Runs of a cold path before a block, at most.
-const MOST_WARM_UPS: u32 = 16;
-
-/// The factor within which two paces are alike.
-const STEADY: f64 = 1.1;
-
 /// Identity of a session: points that share it share the processes.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct SessionKey {
@@ -289,7 +283,8 @@ impl Bench {
             return self.refer(spec, (round, order), (probe, clocks), notes);
         }
         let (known, pace) = (known(spec), self.pace(spec)?);
-        warm_up(self.worker(spec)?, spec, pace)?;
+        // Warms up the path, which was idle since its last block.
+        self.worker(spec)?.run(&[job(spec, spec.size.0 as usize, messages_in(TRIAL / 2, pace))])?;
         let jobs = block_jobs(spec, block_messages(pace));
         let started = machine::here::now();
         self.meter.as_mut().map(HostMeter::begin).transpose()?;
@@ -453,23 +448,6 @@ fn calibrate(worker: &mut Worker, spec: &PointSpec) -> Result<f64> {
         }
         messages = messages_in(TRIAL + TRIAL / 4, pace).clamp(2 * messages, 64 * messages).min(MOST_MESSAGES);
     }
-}
-
-/// Uses the path, which was idle since its last block, until it is about as fast as the last block, or gets no faster.
-fn warm_up(worker: &mut Worker, spec: &PointSpec, pace: f64) -> Result<()> {
-    let jobs = [job(spec, spec.size.0 as usize, messages_in(TRIAL / 2, pace))];
-    let mut last = f64::INFINITY;
-    for _ in 0..MOST_WARM_UPS {
-        let block = worker.run(&jobs)?;
-        // A lossy path may deliver none.
-        let Ok(worth) = weigh(spec.pattern, &jobs, &block.local, &block.remote.outcomes) else { break };
-        let now = worth.elapsed.as_nanos() as f64 / jobs[0].messages as f64;
-        if now < STEADY * pace || now * STEADY > last {
-            break;
-        }
-        last = now;
-    }
-    Ok(())
 }
 
 /// The core of the peer's engine on this host, if ours is on `engine`: a free one near the peer's application, or else the
