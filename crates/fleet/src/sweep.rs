@@ -3,8 +3,9 @@
 //! A step is dead if Slurm does not know its job. Folders are listed before Slurm is asked, so that Slurm knows the job of each that
 //! is listed and runs. What was written lately stays all the same.
 //!
-//! A folder is its user's, who may put anything there, also while it is swept. It is held open, links are not followed, and only
-//! what its user could have removed is: entries of folders of the same user and file system, no deeper than a step makes them.
+//! A folder is its user's, who may put anything there, also while it is swept. It is held open, links are not followed, and nothing
+//! goes that its user could not have removed: entries of folders of the same user and file system, no deeper than a step makes
+//! them.
 
 use std::collections::BTreeSet;
 use std::ffi::{CStr, CString, OsString};

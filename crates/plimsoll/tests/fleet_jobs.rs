@@ -135,7 +135,7 @@ fn of_two_hundred_jobs_the_page_names_those_that_were_made_to_gain() {
     let is_busy = |jobs: &&Jobs| jobs.program.is_some_and(|name| name == LOCAL || GAIN.contains(&name));
     let (busy, quiet): (Vec<_>, Vec<_>) = plan.iter().partition(is_busy);
     let began = Instant::now();
-    // By other tests, while jobs run that hardly make the kernel work.
+    // Softirqs of other tests, as a share of a core, while jobs run that send little.
     let mut others = 0.0;
     for (wave, is_quiet) in [(quiet, true), (busy, false)] {
         let (ticks, from) = (softirq_seconds(), Instant::now());
