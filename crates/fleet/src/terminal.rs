@@ -69,7 +69,7 @@ fn saved(of: &Totals, saving: &Saving, watts: Watts) -> String {
         many => format!("; {many} programs make up nine tenths"),
     };
     let told = saving.judged / of.core_hours;
-    let told = if told < 0.9995 { format!("; told by jobs of {} of them", percent(told)) } else { String::new() };
+    let told = if told < 0.9995 { format!("; known for {} of them", percent(told)) } else { String::new() };
     format!(
         "{}: {} of the core hours ({} .. {}{energy}){by}{told}.",
         capital(phrase(saving.lever)),

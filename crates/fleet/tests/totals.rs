@@ -45,7 +45,7 @@ fn a_lever_of_which_a_part_of_the_jobs_tells_says_so() {
     let page = terminal::render(&asked(&store, By::Month), None);
     let line = |begin: &str| page.lines().find(|line| line.starts_with(begin)).unwrap().to_owned();
     assert!(line("An adapter").ends_with("one program makes up nine tenths."), "all tell it: {page}");
-    assert!(line("Clocks").ends_with("told by jobs of 25.0 % of them."), "{page}");
+    assert!(line("Clocks").ends_with("known for 25.0 % of them."), "{page}");
     assert_eq!(line("Other cores"), "Other cores for the ranks would save: no job tells.");
 }
 
