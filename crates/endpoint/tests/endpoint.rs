@@ -119,15 +119,15 @@ fn converse<P: Port + Send + 'static>(
     }
 }
 
-/// Checks that two of three ticks are spun where protocol work takes three times as long. Overshoot of one spin, as when its
-/// thread is preempted, is taken off the next ones; never is less spun.
+/// Checks that all the spinning owed was done. A spin whose thread is preempted spins longer, by as much as the scheduler
+/// likes: that no spin is asked for too much is what the tests of `dilation` hold by a simulated counter.
 fn stretched(dilated: Option<Dilated>, dilation: Dilation) {
     assert_eq!(dilated.is_some(), !dilation.is_none());
     let Some(Dilated { asked, worked, busy, spun }) = dilated else { return };
     assert_eq!(asked, dilation);
     let owed = (dilation.factor() - 1.0) * worked as f64;
     assert!(0 < busy && busy <= worked, "{dilated:?}");
-    assert!(owed <= spun as f64 + 1.0 && (spun as f64) < 1.5 * owed, "{dilated:?}");
+    assert!(owed <= spun as f64 + 1.0, "{dilated:?}");
 }
 
 fn converse_everywhere<P: Port + Send + 'static>(ends: fn() -> [End<P>; 2], dilation: Dilation) {
