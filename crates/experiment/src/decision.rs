@@ -1,4 +1,5 @@
-//! One choice for all sizes and patterns of a question: the contender that loses least where it loses most.
+//! One choice for all sizes and patterns of a question: the contender that loses least where it loses most; of those whose
+//! losses cannot be distinguished, the one that asks least of the machine.
 
 use std::collections::BTreeMap;
 
@@ -36,6 +37,13 @@ fn decide(question: Question, points: &[PointFindings]) -> Option<Decision> {
     let table: Vec<Vec<costs::Interval>> =
         losses.iter().map(|losses| losses.iter().map(|loss| loss.loss.interval()).collect()).collect();
     let Minimax { choice, worst, open } = minimax(&table).filter(|_| contenders.len() > 1)?;
+    let middle = |at: usize| worst[at].0.middle;
+    let mut open: Vec<usize> = [vec![choice], open].concat();
+    open.sort_by(|one, other| {
+        let asks = demands(&contenders[*one]).cmp(&demands(&contenders[*other]));
+        asks.then(middle(*one).total_cmp(&middle(*other)))
+    });
+    let choice = open.remove(0);
     let (held, (most, case)) = (&contenders[choice], worst[choice]);
     let at = &losses[choice][case];
     let equal = |at: &usize| worst[*at].0.high <= 1.0 + EQUALITY;
@@ -50,6 +58,11 @@ fn decide(question: Question, points: &[PointFindings]) -> Option<Decision> {
         gain: over_the_kernel(&cases, held),
         losses: losses.concat(),
     })
+}
+
+/// What a contender takes from the machine: a core of its own, then an interface, which needs rights.
+fn demands(of: &Contender) -> (bool, bool) {
+    (of.placement != Site::App, of.stack.attaches())
 }
 
 fn of_contender<'a>(points: &[&'a PointFindings], contender: &Contender) -> Option<&'a PointFindings> {

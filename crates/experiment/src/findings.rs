@@ -204,7 +204,8 @@ pub struct Loss {
     pub loss: Estimate,
 }
 
-/// One choice for all cases of a question: the contender with the smallest largest loss.
+/// One choice for all cases of a question: the contender with the smallest largest loss, or, of several that cannot be
+/// distinguished by it, the one that asks least of the machine.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Decision {
     pub question: Question,

@@ -1,6 +1,7 @@
 //! The verdict in lines of at most a dozen words that a performance engineer can act on.
 
 use std::collections::BTreeSet;
+use std::fmt::Write as _;
 
 use machine::Bytes;
 use rounds::comparison::Standing;
@@ -32,18 +33,19 @@ pub fn lines(rows: &[SizeRange], sweep: &[SweepRow]) -> Vec<Line> {
 /// The first answer: one choice for all sizes, and its largest loss.
 pub fn decision(of: &Decision) -> Line {
     let place = Place::of(&of.choice).name();
-    let others: Vec<String> = of.open.iter().map(|open| Place::of(open).name()).collect();
-    let behind = match of.loses.middle {
-        loses if loses <= 1.0 + EQUALITY => "nowhere behind the best".to_owned(),
-        loses => format!("at most {}x behind the best at any size", short(loses)),
+    let mut answer = match of.loses.middle {
+        loses if loses <= 1.0 + EQUALITY => format!("{place}; nowhere behind the best"),
+        loses => format!("{place}; at most {}x behind the best at any size", short(loses)),
     };
-    let gain = of.gain.map(|gain| format!(", {}x faster than TCP for short messages", short(gain.middle)));
-    let of_choice = behind + &gain.unwrap_or_default();
-    let answer = match (others.as_slice(), of.tie) {
-        ([], _) => format!("{place}; {of_choice}"),
-        (others, true) => format!("either {place} or {}; {of_choice}", others.join(" or ")),
-        (others, false) => format!("cannot tell {place} from {}; {place} is {of_choice}", others.join(" or ")),
-    };
+    if of.tie {
+        let others: Vec<String> = of.open.iter().map(|open| Place::of(open).name()).collect();
+        answer = format!("either {place} or {}; nowhere behind the best", others.join(" or "));
+    } else if !of.open.is_empty() {
+        answer += ", and none is shown to lose less";
+    }
+    if let Some(gain) = of.gain {
+        let _ = write!(answer, "; {}x faster than TCP for short messages", short(gain.middle));
+    }
     Line { asked: place_of(of.question).into(), answer, told: of.open.is_empty() || of.tie }
 }
 
@@ -487,10 +489,11 @@ mod tests {
             losses: vec![loss(&udp, 8, 1.9), loss(&udp, 64, 1.0), loss(&afxdp, 8, 1.0), loss(&afxdp, 64, 1.2)],
         };
         let said = |of: &Decision| decision(of).to_string();
-        let loses = "at most 1.20x behind the best at any size, 3.1x faster than TCP for short messages";
+        let loses = "at most 1.20x behind the best at any size; 3.1x faster than TCP for short messages";
         assert_eq!(said(&found), format!("Between hosts: AF_XDP; {loses}"));
         let open = Decision { open: vec![udp.clone()], ..found.clone() };
-        assert_eq!(said(&open), format!("Between hosts: cannot tell AF_XDP from UDP; AF_XDP is {loses}"));
+        let unsure = loses.replace(";", ", and none is shown to lose less;");
+        assert_eq!(said(&open), format!("Between hosts: AF_XDP; {unsure}"));
         let tie = Decision { tie: true, loses: interval(1.0), gain: None, ..open };
         assert_eq!(said(&tie), "Between hosts: either AF_XDP or UDP; nowhere behind the best");
         assert_eq!(

@@ -87,9 +87,10 @@ fn what_short_messages_gain_over_the_kernel_is_said_of_others_alone() {
 
 #[test]
 fn largest_losses_that_are_alike_leave_the_choice_open_or_are_a_tie() {
-    // Each loses the same, at another size.
-    let open = decided(&[[1000.0, 1000.0, 1300.0], [1300.0, 1000.0, 1000.0], [5000.0; 3]]);
-    assert!(open.open.len() == 1 && !open.tie, "{open:?}");
+    // Each loses the same, at another size. AF_XDP's middle is the least, but it asks for an interface.
+    let open = decided(&[[1000.0, 1000.0, 1301.0], [1300.0, 1000.0, 1000.0], [5000.0; 3]]);
+    assert!(open.open == [at_app(Stack::EngineAfxdp)] && !open.tie, "{open:?}");
+    assert_eq!(open.choice, at_app(Stack::EngineUdp));
     let tie = decided(&[[1000.0; 3], [1000.5; 3], [5000.0; 3]]);
     assert!(tie.open.len() == 1 && tie.tie, "{tie:?}");
 }
@@ -112,7 +113,7 @@ fn first_line(truth: fn(&PointSpec) -> Result<(f64, f64)>) -> String {
 fn a_study_whose_costs_are_swapped_changes_its_first_line() {
     let one = first_line(|spec| Ok((if spec.stack == Stack::Tcp { 9_000.0 } else { 3_000.0 }, 5_000.0)));
     let other = first_line(|spec| Ok((if spec.stack == Stack::Tcp { 3_000.0 } else { 9_000.0 }, 5_000.0)));
-    assert!(one.starts_with("Between hosts: UDP; nowhere behind the best, "), "{one}");
+    assert!(one.starts_with("Between hosts: UDP; nowhere behind the best; "), "{one}");
     assert!(one.ends_with("x faster than TCP for short messages"), "{one}");
     assert_eq!(other, "Between hosts: TCP; nowhere behind the best");
 }
@@ -130,8 +131,8 @@ proptest! {
         };
         prop_assert_eq!(found.losses.len(), table.len() * SIZES.len());
         prop_assert_eq!(found.loses.middle, largest(&found.choice));
-        for stack in STACKS.into_iter().take(table.len()) {
-            prop_assert!(largest(&at_app(stack)) >= found.loses.middle);
+        for other in STACKS.into_iter().take(table.len()).map(at_app).filter(|other| !found.open.contains(other)) {
+            prop_assert!(largest(&other) >= found.loses.middle);
         }
         // The loss is what the costs say.
         for loss in &found.losses {
