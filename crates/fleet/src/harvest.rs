@@ -148,7 +148,7 @@ fn judged(of: &profiled::Summary) -> [Option<Gain>; 4] {
 /// The share of the run that a faster clock may shorten: all but the time asleep outside MPI. A program that memory or its network
 /// limits gains nothing of it.
 fn running(of: &profiled::Summary) -> f64 {
-    let asleep: f64 = of.ranks.iter().filter_map(|rank| known_value(&rank.compute_off_core)).sum();
+    let asleep: f64 = of.ranks.iter().map(profiled::RankSummary::asleep).sum();
     let time = of.totals.thread_seconds;
     if time > 0.0 { (1.0 - asleep / time).clamp(0.0, 1.0) } else { 0.0 }
 }

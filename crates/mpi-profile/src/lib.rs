@@ -32,6 +32,7 @@ pub mod clock;
 pub mod communicators;
 pub mod complaint;
 pub mod contained;
+pub mod cpu;
 pub mod datatypes;
 pub mod delays;
 pub mod fortran;

@@ -14,6 +14,7 @@ use crate::call::language;
 use crate::clock;
 use crate::communicators::{self, Communicator, Communicators};
 use crate::complaint::Complaint;
+use crate::cpu::Cpu;
 use crate::delays::Asked;
 use crate::fortran::Fortran;
 use crate::heading::Heading;
@@ -52,6 +53,8 @@ pub struct Rank {
     folder: PathBuf,
     pub pid: u32,
     pub heading: &'static Heading,
+    /// When MPI was initialized.
+    cpu: OnceLock<Cpu>,
     /// Ranks of MPI_COMM_WORLD; 0: not known yet.
     size: AtomicU32,
     /// The tables are sealed, since the process seemed to end.
@@ -112,6 +115,7 @@ impl Rank {
             folder,
             pid,
             heading,
+            cpu: OnceLock::new(),
             size: AtomicU32::new(0),
             closed: AtomicBool::new(false),
             tables: Mutex::new(tables),
@@ -181,17 +185,24 @@ impl Rank {
         self.fortran.get_or_init(Fortran::find)
     }
 
-    /// Writes the present moment to the header: the rate of ticks follows from it.
+    /// Writes the present moment to the header, from which the rate of ticks follows, and the CPU time of the run until now.
     #[cold]
     pub fn refresh(&self) {
         let latest = clock::moment(self.clock);
-        self.heading.change(|header| header.latest = latest);
+        let used = self.cpu.get().map(Cpu::used);
+        self.heading.change(|header| {
+            header.latest = latest;
+            if let Some(used) = used.filter(|_| header.finalized == 0) {
+                (header.cpu_of_thread, header.cpu) = used;
+            }
+        });
     }
 
     /// Runs after MPI_Init or MPI_Session_init, which threads may call at the same time.
     #[cold]
     pub fn opened(&self, model: Model, ticks: u64) {
         self.models.opened(model);
+        self.cpu.get_or_init(Cpu::now);
         self.heading.change(|header| {
             // The first opening counts.
             if header.initialized == 0 {

@@ -131,6 +131,8 @@ columns! { ranks: RankSummary, |rank|
         missing "time that ranks were runnable without a core" => read(Seconds, &rank.run_delay);
     STOLEN "stolen_seconds" "stolen" "by a hypervisor from its cores while it was there" missing "time stolen from ranks"
         => read(Seconds, &rank.stolen);
+    CPU_OF_THREAD "thread_cpu_seconds" "" "" => read(Seconds, &rank.cpu_of_thread);
+    CPU "cpu_seconds" "" "" => read(Seconds, &rank.cpu);
     OFF_OUTSIDE "compute_off_core_seconds" "" "" => read(Seconds, &rank.compute_off_core);
     TRANSFER "transfer_seconds" "transfer" "what its calls take when nobody is late" missing "transfer of ranks"
         => read(of(rank), &rank.split.transfer);

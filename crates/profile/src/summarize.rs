@@ -221,6 +221,8 @@ fn rank_summary(rank: &Tables, model: &Model, over: bool) -> RankSummary {
         run_delay: Reading::absent("nothing was sampled on its host"),
         stolen: Reading::absent("nothing was sampled on its host"),
         yielded: Reading::absent("nothing was sampled on its host"),
+        cpu_of_thread: cpu(rank, header.cpu_of_thread),
+        cpu: cpu(rank, header.cpu),
         compute_off_core: Reading::absent("nothing was sampled on its host"),
         outside: Outside::absent("nothing was sampled on its host"),
         classes: classes
@@ -231,6 +233,16 @@ fn rank_summary(rank: &Tables, model: &Model, over: bool) -> RankSummary {
         away: Reading::absent("whether partners were outside of MPI is seen in a timeline only: profile with --trace"),
         waits_for: Vec::new(),
         inside: longest.map(|(id, ticks)| Inside { function: name(*id), seconds: rank.seconds(*ticks) }),
+    }
+}
+
+fn cpu(rank: &Tables, nanoseconds: u64) -> Reading<f64> {
+    let header = &rank.header;
+    let is_whole = header.failed == 0 && [header.finalized, header.aborted, header.ended].iter().any(|end| *end != 0);
+    match nanoseconds {
+        0 => Reading::absent("the rank did not note it"),
+        _ if !is_whole => Reading::absent("a rank notes it when it ends"),
+        _ => Reading::Measured(nanoseconds as f64 * 1e-9),
     }
 }
 

@@ -231,6 +231,12 @@ pub struct RankSummary {
     /// Of `run_delay`: it gave its core up inside MPI; in `wait`.
     #[serde(default = "unsampled")]
     pub yielded: Reading<f64>,
+    /// CPU time of the thread that initialized MPI, inside MPI and outside.
+    #[serde(default = "unsampled")]
+    pub cpu_of_thread: Reading<f64>,
+    /// CPU time of the process, inside MPI and outside, and of its children.
+    #[serde(default = "unsampled")]
+    pub cpu: Reading<f64>,
     /// Of `compute`: stopped, or runnable without its core.
     pub compute_off_core: Reading<f64>,
     /// `compute`, divided.
@@ -263,7 +269,20 @@ impl RankSummary {
     /// Seconds outside MPI and, as far as known, on the core: not stopped, not runnable without the core, not blocked.
     pub fn computing(&self) -> f64 {
         let part = |reading: &Reading<f64>| reading.value().copied().unwrap_or(0.0);
-        (self.compute - part(&self.compute_off_core) - part(&self.outside.blocked)).max(0.0)
+        let on_core = (self.compute - part(&self.compute_off_core) - part(&self.outside.blocked)).max(0.0);
+        let most = self.cpu_of_thread.value().filter(|_| self.threads == 1);
+        most.map_or(on_core, |cpu| on_core.min(*cpu))
+    }
+
+    /// Seconds outside MPI on the core that are certain: CPU time that was not used inside.
+    pub fn surely_computing(&self) -> f64 {
+        self.cpu_of_thread.value().map_or(0.0, |cpu| (cpu - self.mpi).max(0.0))
+    }
+
+    /// Seconds outside MPI in which neither the process nor a child used a core, at least.
+    pub fn asleep(&self) -> f64 {
+        let by_cpu = self.cpu.value().map_or(0.0, |cpu| (self.compute - cpu).max(0.0));
+        self.outside.blocked.value().map_or(by_cpu, |blocked| blocked.max(by_cpu))
     }
 }
 

@@ -203,3 +203,25 @@ fn an_imbalance_is_named_with_where_the_others_wait() {
     });
     worst(&found, Cause::Late, 0.3, &["rank 3", "computes for 99.9 %", "most in MPI_Allreduce at app+0x40"]);
 }
+
+/// Nothing sampled the cores: the CPU time that each rank noted at its end is all that tells computing from sleep.
+#[test]
+fn a_rank_that_used_no_core_does_not_compute() {
+    let of = |used: [f64; 2]| {
+        let ranks = used.into_iter().enumerate().map(|(me, share)| {
+            let mut rank = quiet(me as u32, 2, "node-a", &to_others(me as u32, 2));
+            (rank.image.header.cpu_of_thread, rank.image.header.cpu) = ((share * 10e9) as u64, (share * 10e9) as u64);
+            rank
+        });
+        summary(ranks.collect(), &[])
+    };
+    let asleep = of([0.98, 0.04]);
+    let seconds = |rank: usize| [asleep.ranks[rank].computing(), asleep.ranks[rank].asleep()].map(f64::round);
+    assert_eq!([seconds(0), seconds(1)], [[10.0, 0.0], [0.0, 10.0]]);
+    let first = &asleep.verdict.as_ref().unwrap().hindrances[0];
+    assert_eq!((first.cause, first.rank), (Cause::Blocked, Some(1)));
+    assert!(first.words.contains("was on no core outside MPI for 96"), "{}", first.words);
+    let unknown = of([0.0, 0.0]);
+    assert!(unknown.ranks.iter().all(|rank| rank.computing() > 9.0 && rank.asleep() == 0.0));
+    assert!(unknown.verdict.unwrap().hindrances.is_empty());
+}

@@ -28,7 +28,7 @@ use crate::seal;
 
 pub const MAGIC: [u8; 8] = *b"PLIMRANK";
 /// Raised when the layout changes.
-pub const VERSION: u32 = 6;
+pub const VERSION: u32 = 7;
 pub const PAGE: usize = 4096;
 /// Offset of the second copy of the header's sealed part.
 pub const COPY: usize = PAGE / 2;
@@ -163,6 +163,11 @@ pub struct Header {
     pub bound: u32,
     /// The first core, plus 1, on which that thread may run; 0: not known.
     pub first: u32,
+    /// CPU time in ns of the thread that initialized MPI, from MPI_Init's return to MPI_Finalize's call, or to the end of a process
+    /// that makes none; 0: not known.
+    pub cpu_of_thread: u64,
+    /// The same of the process, and of its children that it waited for.
+    pub cpu: u64,
     /// Host name. Texts end at the first 0.
     pub host: [u8; 64],
     /// Identifier of the host's present boot, as the kernel gives it: ranks with the same one share clocks and cores.

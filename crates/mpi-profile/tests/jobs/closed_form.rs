@@ -159,3 +159,25 @@ fn a_wait_takes_as_long_as_the_program_measures() {
         assert!(seconds <= measured * 1.01 && seconds >= measured / 2.0, "{seconds} of {measured} s under {mpi}");
     }
 }
+
+/// The CPU times in the tables lie between those that the program reads inside the run and around it.
+#[test]
+#[ignore = "make check"]
+fn cpu_times_are_those_that_the_program_reads() {
+    for mpi in Mpi::all() {
+        let place = Place::new();
+        let recording = Recording::under(&mpi, 2, program(&place, &mpi, "cpu.c"));
+        let ended = recording.run(&place, "profile", skip::LIMIT).well(&mpi);
+        for rank in ended.ranks() {
+            let line = format!("cpu {} ", rank.header.rank);
+            let read =
+                ended.outcome.out.lines().find_map(|text| text.strip_prefix(&line)).expect("a line of each rank");
+            let read: Vec<u64> = read.split_whitespace().map(|number| number.parse().unwrap()).collect();
+            let noted = [rank.header.cpu_of_thread, rank.header.cpu];
+            assert!((read[0]..=read[1]).contains(&noted[0]), "{mpi}: {noted:?} {read:?}");
+            assert!((read[2]..=read[3]).contains(&noted[1]), "{mpi}: {noted:?} {read:?}");
+            let computed = [100_000_000, 300_000_000];
+            assert!(rank.header.rank != 0 || (noted[0] >= computed[0] && noted[1] >= computed[1]), "{noted:?}");
+        }
+    }
+}

@@ -25,6 +25,8 @@ pub struct RankEvidence {
     pub mpi: f64,
     /// Time outside MPI and, as far as that is known, on a core: neither stopped nor runnable nor blocked.
     pub compute: f64,
+    /// The part of `compute` that certainly used a core.
+    pub surely_computing: f64,
     pub calls: u64,
     /// Messages that the rank began.
     pub messages: u64,
@@ -315,6 +317,7 @@ fn of_rank(rank: &RankSummary, host: usize, work: &BTreeMap<&str, f64>, others: 
         runtime: rank.seconds,
         mpi: each * rank.mpi,
         compute: each * rank.computing(),
+        surely_computing: rank.surely_computing().min(rank.seconds),
         calls: rank.calls,
         messages: rank.messages,
         bytes: rank.bytes,
@@ -323,7 +326,11 @@ fn of_rank(rank: &RankSummary, host: usize, work: &BTreeMap<&str, f64>, others: 
         wait: part(&split.wait),
         away: Bounds::of(&of_run(&rank.away), each * may_miss),
         protocol: Bounds::of(&of_cores(&rank.softirq), rank.seconds),
-        stall: rank.outside.stall().map(|(seconds, stall)| (each * seconds, stall)),
+        stall: rank
+            .outside
+            .stall()
+            .or(Some((rank.asleep(), Stall::NoCore)))
+            .map(|(seconds, stall)| (each * seconds, stall)),
         stopped: of_run(&rank.stopped),
         run_delay: of_run(&rank.run_delay),
         yielded: of_run(&rank.yielded),

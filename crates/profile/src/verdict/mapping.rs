@@ -7,8 +7,24 @@ use super::{Answer, Choice, Evidence, Judgement, NOISE, RankEvidence, judged, sh
 
 pub fn judge(evidence: &Evidence) -> Judgement {
     let judgement = |answer, gain, why, next| Judgement { choice: Choice::Mapping, answer, gain, why, next };
-    let cannot_tell = |why: String, next: &str| judgement(Answer::CannotTell, None, vec![why], Some(next.into()));
     let run = evidence.runtime();
+    // Wherever the ranks run, the run is no shorter than what one of them computes.
+    let cannot_tell = |why: String, next: &str| {
+        let computes = |rank: &RankEvidence| (rank.surely_computing - rank.protocol.most).max(0.0);
+        let longest = evidence.ranks.iter().max_by(|a, b| computes(a).total_cmp(&computes(b)));
+        let bound = longest.filter(|rank| evidence.missing == 0 && computes(rank) > 0.0).map(|rank| {
+            let computing = computes(rank) / run;
+            (
+                judged(0.0, 1.0 - computing),
+                format!("rank {} computes {} of the run, on any core", rank.rank, share(computing)),
+            )
+        });
+        match bound {
+            Some(((Answer::DoesNot, gain), known)) => judgement(Answer::DoesNot, gain, vec![known], None),
+            Some(((answer, gain), known)) => judgement(answer, gain, vec![why, known], Some(next.into())),
+            None => judgement(Answer::CannotTell, None, vec![why], Some(next.into())),
+        }
+    };
     if evidence.ranks.len() < 2 && evidence.missing > 0 {
         let why = format!("there are no tables of {}", count::of(evidence.missing as u64, "rank"));
         return cannot_tell(why, "copy the tables of all ranks from their hosts");
