@@ -64,6 +64,7 @@ fn plan(folder: &Path, is_direct: bool) -> Vec<Jobs> {
         format!("{} & until {all}; do sleep 0.1; done; {act}; wait", run(2, words))
     };
     let steps = STEPS.map(|program| folder.join(program).display().to_string());
+    // A step that its option does not reach leaves no summary.
     let direct = format!(
         "export OMPI_MCA_btl=self,vader,tcp OMPI_MCA_mpi_yield_when_idle=1 OMPI_MCA_hwloc_base_binding_policy=none; \
          srun --mpi=pmix -n 2 {}; srun --mpi=pmix --plimsoll=trace -n 2 sh -c \
