@@ -1,3 +1,4 @@
+mod centre_tools;
 mod example;
 mod export;
 mod history;

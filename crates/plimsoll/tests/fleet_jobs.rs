@@ -28,8 +28,8 @@ struct Jobs {
     count: usize,
     options: &'static [&'static str],
     script: String,
-    /// Whose summary they leave, if any.
-    program: Option<&'static str>,
+    /// Of each step that leaves a summary.
+    programs: &'static [&'static str],
     /// Why they are not judged.
     unjudged: Option<&'static str>,
 }
@@ -44,7 +44,11 @@ const OFF: &[&str] = &["--partition=shared", "-N2", "--ntasks-per-node=1", "--pl
 const TRACED: &[&str] = &["-N2", "--ntasks-per-node=1", "--plimsoll=trace"];
 const ALONE: &[&str] = &["-N2", "--ntasks-per-node=1", "--exclusive"];
 
-fn plan(folder: &Path) -> Vec<Jobs> {
+/// Programs of the steps of a job that starts its ranks by `srun`.
+const STEPS: [&str; 2] = ["late", "tardy"];
+
+/// `is_direct`: `srun` can start ranks.
+fn plan(folder: &Path, is_direct: bool) -> Vec<Jobs> {
     let run = |ranks: usize, words: &str| {
         // Both nodes are one machine, where the folders of two launchers below /tmp have one name.
         format!(
@@ -59,27 +63,36 @@ fn plan(folder: &Path) -> Vec<Jobs> {
         let all = "[ $(ls $PLIMSOLL_PROFILE/ranks | wc -l) = 2 ]";
         format!("{} & until {all}; do sleep 0.1; done; {act}; wait", run(2, words))
     };
-    let of = |count, options, script: String, program| Jobs { count, options, script, program, unjudged: None };
-    let calm = |count, script| of(count, CALM, script, Some("calm"));
+    let steps = STEPS.map(|program| folder.join(program).display().to_string());
+    // A step that its option does not reach leaves no summary.
+    let direct = format!(
+        "export OMPI_MCA_btl=self,vader,tcp OMPI_MCA_mpi_yield_when_idle=1 OMPI_MCA_hwloc_base_binding_policy=none; \
+         srun --mpi=pmix -n 2 {}; srun --mpi=pmix --plimsoll=trace -n 2 sh -c \
+         '[ $PLIMSOLL_PROFILE_TRACE != 0 ] && exec {}'",
+        steps[0], steps[1]
+    );
+    let of = |count, options, script: String, programs| Jobs { count, options, script, programs, unjudged: None };
+    let calm = |count, script| of(count, CALM, script, &["calm"]);
     let lost = meanwhile("calm", "rm $(ls -d $PLIMSOLL_PROFILE/ranks/* | head -n 1)");
     vec![
         calm(12, run(2, "calm")),
-        of(40, CALM, run(2, "late"), Some("late")),
-        of(12, TRACED, run(2, "tardy"), Some("tardy")),
-        of(40, CALM, run(2, "asleep"), Some("asleep")),
+        of(34, CALM, run(2, "late"), &["late"]),
+        of(6, TRACED, run(2, "tardy"), &["tardy"]),
+        if is_direct { of(12, CALM, direct, &STEPS) } else { of(12, CALM, "true".into(), &[]) },
+        of(40, CALM, run(2, "asleep"), &["asleep"]),
         Jobs { unjudged: Some(TOO_SHORT), ..calm(10, run(2, "calm brief")) },
         calm(6, run(2, "calm killed")),
         calm(6, run(2, "calm leaves")),
         calm(4, meanwhile("calm stays", "sleep 1.5; scancel ${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID")),
         Jobs { unjudged: Some(LOST_RANKS), ..calm(6, lost) },
-        of(6, SERIAL, "true".into(), None),
-        of(6, SERIAL, folder.join("static").display().to_string(), None),
-        of(4, OFF, run(2, "calm"), None),
-        of(24, &["-N1"], run(2, LOCAL), Some(LOCAL)),
-        of(8, ALONE, run(2, "messenger"), Some("messenger")),
-        of(8, ALONE, run(2, "courier"), Some("courier")),
+        of(6, SERIAL, "true".into(), &[]),
+        of(6, SERIAL, folder.join("static").display().to_string(), &[]),
+        of(4, OFF, run(2, "calm"), &[]),
+        of(24, &["-N1"], run(2, LOCAL), &[LOCAL]),
+        of(8, ALONE, run(2, "messenger"), &["messenger"]),
+        of(8, ALONE, run(2, "courier"), &["courier"]),
         // Ranks 0 and 1 are on two hosts, and so are 2 and 3.
-        of(8, ALONE, run(4, "misplaced"), Some("misplaced")),
+        of(8, ALONE, run(4, "misplaced"), &["misplaced"]),
     ]
 }
 
@@ -129,10 +142,14 @@ fn of_two_hundred_jobs_the_page_names_those_that_were_made_to_gain() {
     static_program(&folder);
     let shared = ["create", "PartitionName=shared", "Nodes=n[1-2]", "OverSubscribe=FORCE:4", "State=UP"];
     assert_eq!(centre.cluster.said("scontrol", &shared).trim(), "");
-    let plan = plan(&folder);
+    let is_direct = centre.cluster.said("srun", &["--mpi=list"]).contains("pmix");
+    if !is_direct {
+        skip::part("srun of this Slurm has no pmix: install its plugin");
+    }
+    let plan = plan(&folder, is_direct);
     assert_eq!(plan.iter().map(|jobs| jobs.count).sum::<usize>(), 200);
     // The kernel's work for the busy ones is that of both nodes, so that they are not beside the others.
-    let is_busy = |jobs: &&Jobs| jobs.program.is_some_and(|name| name == LOCAL || GAIN.contains(&name));
+    let is_busy = |jobs: &&Jobs| jobs.programs.iter().any(|name| *name == LOCAL || GAIN.contains(name));
     let (busy, quiet): (Vec<_>, Vec<_>) = plan.iter().partition(is_busy);
     let began = Instant::now();
     // Softirqs of other tests, as a share of a core, while jobs run that send little.
@@ -155,29 +172,41 @@ fn of_two_hundred_jobs_the_page_names_those_that_were_made_to_gain() {
     let said = || format!("{left:#?}{}{}", centre.outputs(), centre.cluster.logs());
     for program in &programs {
         for why in [None, Some(TOO_SHORT), Some(LOST_RANKS)] {
-            let planned = plan.iter().filter(|jobs| jobs.program == Some(program) && jobs.unjudged == why);
+            let planned = plan.iter().filter(|jobs| jobs.programs.contains(program) && jobs.unjudged == why);
             let ended = left.iter().filter(|of| of["program"]["name"] == *program && of["unjudged"].as_str() == why);
             let (planned, ended): (usize, usize) = (planned.map(|jobs| jobs.count).sum(), ended.count());
             assert_eq!(ended, planned, "{program} {why:?}: {}", said());
         }
     }
     let count = |key: &str, value: &Value| left.iter().filter(|of| of.pointer(key) == Some(value)).count();
-    assert_eq!((left.len(), count("/end", &json!("finished"))), (184, 168), "16 were killed or left MPI: {}", said());
+    let all: usize = plan.iter().map(|jobs| jobs.count * jobs.programs.len()).sum();
+    let finished = count("/end", &json!("finished"));
+    assert_eq!((left.len(), finished), (all, all - 16), "16 were killed or left MPI: {}", said());
     let users: BTreeSet<u64> = left.iter().map(|of| of["owner"]["user"].as_u64().unwrap()).collect();
-    assert!(users.len() == 2 && users.iter().all(|user| count("/owner/user", &json!(user)) == 92), "{}", said());
+    assert!(users.len() == 2 && users.iter().all(|user| count("/owner/user", &json!(user)) == all / 2), "{}", said());
+    assert_eq!(left.iter().map(|of| of["job"].to_string()).collect::<BTreeSet<_>>().len(), all, "{}", said());
+    for (step, program) in STEPS.into_iter().enumerate().filter(|_| is_direct) {
+        let of: Vec<&Value> = left.iter().filter(|of| of["job"]["step"] == step).collect();
+        let is_whole = |of: &&Value| {
+            of["program"]["name"] == program
+                && ["ranks", "expected", "nodes", "cores"].iter().all(|what| of[what] == 2)
+                && of["end"] == "finished"
+        };
+        assert!(of.len() == 12 && of.iter().all(is_whole), "{step}: {of:#?}{}", said());
+    }
     let programs_of = |of: &Value| of["program"]["hash"].as_str().unwrap().to_owned();
     assert_eq!(left.iter().map(programs_of).collect::<BTreeSet<_>>().len(), 8);
 
     damage(&centre.spool);
     let added = centre.ask(&["add", centre.spool.to_str().unwrap()]);
-    assert!(added.starts_with("183 new, 1 known, 4 kept aside\n"), "{added}");
+    assert!(added.starts_with(&format!("{} new, 1 known, 4 kept aside\n", all - 1)), "{added}");
     for why in ["it is damaged", "newer plimsoll", "another user's job", "another summary of this step"] {
         assert!(added.contains(why), "{why}: {added}");
     }
     assert_eq!(summaries(&centre.spool).len(), 0);
     // It widens the bounds of all jobs.
     match others <= MOST_BY_OTHERS {
-        true => the_page_tells_truly(&centre, &programs),
+        true => the_page_tells_truly(&centre, &programs, all - 1),
         false => skip::part(format!("other work's messages take {:.0} % of a core: bounds are wide", 100.0 * others)),
     }
 }
@@ -193,13 +222,13 @@ fn softirq_seconds() -> f64 {
 }
 
 /// What the page says of all jobs and of each program is what they were made for.
-fn the_page_tells_truly(centre: &Centre, programs: &[&str]) {
+fn the_page_tells_truly(centre: &Centre, programs: &[&str], jobs: usize) {
     let ask = |words: &[&str]| -> Value { serde_json::from_str(&centre.ask(&[&["--json"], words].concat())).unwrap() };
     let sums = ask(&["--per", "program"]);
     let unjudged = sums["unjudged"].as_array().unwrap();
     let counts: BTreeMap<&str, u64> =
         unjudged.iter().map(|of| (of["why"].as_str().unwrap(), of["jobs"].as_u64().unwrap())).collect();
-    assert_eq!((&sums["jobs"], counts), (&json!(183), [(LOST_RANKS, 6), (TOO_SHORT, 10)].into()), "{sums:#}");
+    assert_eq!((&sums["jobs"], counts), (&json!(jobs), [(LOST_RANKS, 6), (TOO_SHORT, 10)].into()), "{sums:#}");
 
     // Most that an adapter and a core of its own would save, as shares, and the core hours in the middle of the first.
     let mut saved: BTreeMap<&str, (f64, f64, f64)> = BTreeMap::new();

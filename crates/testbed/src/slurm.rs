@@ -168,7 +168,8 @@ fn keys(folder: &Path) -> (u32, u32) {
     of
 }
 
-/// Writes Slurm's configuration, without an accounting database and cgroups, so that nothing is left on the machine.
+/// Writes Slurm's configuration, without an accounting database and cgroups, so that nothing is left on the machine. Nodes
+/// have a TmpFS each: PMIx makes a folder there, whose name is the same on all nodes.
 fn configuration(folder: &Path, lab: &Lab) -> String {
     let place = folder.display();
     let [a, b] = HOSTS.map(|host| lab.address(host));
@@ -187,6 +188,7 @@ StateSaveLocation={place}/state
 SlurmdPidFile={place}/%n.pid
 SlurmdLogFile={place}/%n.log
 SlurmdSpoolDir={place}/%n
+TmpFS={place}/%n
 ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
 SwitchType=switch/none
