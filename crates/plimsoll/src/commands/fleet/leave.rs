@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::{Arc, mpsc};
 use std::thread::{self, sleep};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use fleet::harvest::{Known, harvest};
 use fleet::spool;
@@ -207,7 +207,8 @@ fn leave(folder: &Path, arguments: &Leave, nodes: Vec<Ended>, until: Instant) ->
         _ => End::Killed,
     };
     let user = rustix::process::getuid();
-    Ok(Some(harvest(
+    let on_nodes = nodes.len();
+    let mut left = harvest(
         &profile,
         &summary,
         Known {
@@ -219,7 +220,22 @@ fn leave(folder: &Path, arguments: &Leave, nodes: Vec<Ended>, until: Instant) ->
             end,
             model: env!("CARGO_PKG_VERSION").into(),
         },
-    )))
+    );
+    if left.ranks == 0 {
+        // Tables that cannot be read, as of ranks that ended within MPI_Init, tell neither when nor where.
+        let now = SystemTime::now();
+        let began = began(folder).unwrap_or(now);
+        left.started = began.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        left.seconds = now.duration_since(began).map_or(0.0, |since| since.as_secs_f64());
+        left.nodes = on_nodes as u32;
+    }
+    Ok(Some(left))
+}
+
+/// When the first node of the step wrote what it began with.
+fn began(folder: &Path) -> Option<SystemTime> {
+    let names = Folder::open(folder, None).ok()?.names("began").ok()?;
+    names.filter_map(|name| fs::symlink_metadata(folder.join(name)).ok()?.modified().ok()).min()
 }
 
 /// The name of this process's group, or its number.
@@ -238,7 +254,7 @@ fn group() -> String {
 fn program(of: &Summary) -> Program {
     let most = of.ranks.iter().max_by(|a, b| a.thread_seconds.total_cmp(&b.thread_seconds));
     let path = most.map(|rank| PathBuf::from(&rank.program)).unwrap_or_default();
-    let name = path.file_name().map(|name| name.as_bytes().escape_ascii().to_string()).unwrap_or_default();
+    let name = path.file_name().map_or("(unknown)".into(), |name| name.as_bytes().escape_ascii().to_string());
     let read = || {
         let mut bytes = Vec::new();
         File::open(&path)?.take(HASHED).read_to_end(&mut bytes)?;
@@ -259,6 +275,32 @@ mod tests {
         assert_eq!(by_then(Instant::now(), endless, || "a part"), "a part");
         drop(go);
         assert_eq!(by_then(Instant::now() + Duration::from_secs(600), || "all", || "a part"), "all");
+    }
+
+    #[test]
+    fn a_step_without_a_readable_table_has_its_time_and_nodes() {
+        let home = tempfile::tempdir().unwrap();
+        let (folder, spool) = (home.path().join("step"), home.path().join("spool"));
+        let (host, hour) = (launch::this_host(), Duration::from_secs(3600));
+        let table = record::folder::rank_file(&folder, &host, 1);
+        fs::create_dir_all(table.parent().unwrap()).unwrap();
+        fs::create_dir(&spool).unwrap();
+        fs::write(table, "no table").unwrap();
+        let first = SystemTime::now() - hour;
+        for (host, began) in [(&host[..], first), ("another", SystemTime::now())] {
+            let file = File::create(folder.join(format!("{host}.began"))).unwrap();
+            file.set_modified(began).unwrap();
+        }
+        fs::write(folder.join("another.node"), "3 0 -1").unwrap();
+        let job = step("7:-1:0:0:c").unwrap();
+        let partition = "all".to_owned();
+        run(&Leave { folder, spool: spool.clone(), job, nodes: 2, cores: 4, status: 256, partition }).unwrap();
+        let left = fs::read_dir(spool).unwrap().find_map(|file| fs::read_to_string(file.unwrap().path()).ok()).unwrap();
+        let left: fleet::Summary = serde_json::from_str(&left).unwrap();
+        let seconds = |of: SystemTime| of.duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs();
+        assert_eq!((left.started, left.nodes, left.cores, left.end), (seconds(first), 2, 7, End::Failed));
+        assert!(left.seconds >= hour.as_secs_f64() && left.unjudged == Some(fleet::summary::Unjudged::NoTables));
+        assert_eq!((left.program.name.as_str(), left.program.hash), ("(unknown)", None));
     }
 
     #[test]
