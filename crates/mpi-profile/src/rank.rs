@@ -193,7 +193,7 @@ impl Rank {
         self.heading.change(|header| {
             header.latest = latest;
             if let Some(used) = used.filter(|_| header.finalized == 0) {
-                (header.cpu_of_thread, header.cpu) = used;
+                header.cpu = used;
             }
         });
     }

@@ -16,7 +16,7 @@ static double now(void)
     return time.tv_sec + 1e-9 * time.tv_nsec;
 }
 
-/* Tables take all time outside MPI for work. This one is asleep for most of it, which leaves the cores to other jobs. */
+/* Asleep for most of it, which leaves the cores to other jobs. */
 static void work(void)
 {
     double until = now() + 0.0025;

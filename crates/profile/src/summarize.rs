@@ -218,11 +218,15 @@ fn rank_summary(rank: &Tables, model: &Model, over: bool) -> RankSummary {
         softirq: Reading::absent("nothing was sampled on its host"),
         involuntary: Reading::absent("nothing was sampled on its host"),
         stopped: Reading::absent("nothing was sampled on its host"),
-        run_delay: Reading::absent("nothing was sampled on its host"),
+        // Other threads' is not known.
+        run_delay: match header.threads {
+            1 => cpu(rank, header.cpu.runnable),
+            _ => Reading::absent("nothing was sampled on its host"),
+        },
         stolen: Reading::absent("nothing was sampled on its host"),
         yielded: Reading::absent("nothing was sampled on its host"),
-        cpu_of_thread: cpu(rank, header.cpu_of_thread),
-        cpu: cpu(rank, header.cpu),
+        cpu_of_thread: cpu(rank, header.cpu.thread),
+        cpu: cpu(rank, header.cpu.process),
         compute_off_core: Reading::absent("nothing was sampled on its host"),
         outside: Outside::absent("nothing was sampled on its host"),
         classes: classes

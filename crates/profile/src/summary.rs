@@ -274,14 +274,12 @@ impl RankSummary {
         most.map_or(on_core, |cpu| on_core.min(*cpu))
     }
 
-    /// Seconds outside MPI on the core that are certain: CPU time that was not used inside.
-    pub fn surely_computing(&self) -> f64 {
-        self.cpu_of_thread.value().map_or(0.0, |cpu| (cpu - self.mpi).max(0.0))
-    }
-
-    /// Seconds outside MPI in which neither the process nor a child used a core, at least.
+    /// Seconds outside MPI, at least, in which neither the rank nor a child of it used or lacked a core.
     pub fn asleep(&self) -> f64 {
-        let by_cpu = self.cpu.value().map_or(0.0, |cpu| (self.compute - cpu).max(0.0));
+        let by_cpu = match (self.cpu.value(), self.run_delay.value()) {
+            (Some(cpu), Some(delay)) if self.threads == 1 => (self.compute - cpu - delay).max(0.0),
+            _ => 0.0,
+        };
         self.outside.blocked.value().map_or(by_cpu, |blocked| blocked.max(by_cpu))
     }
 }

@@ -8,7 +8,7 @@ use profile::profile::Profile;
 use profile::summary::Summary;
 use profile::verdict::{Answer, Cause, Choice, Evidence, Hindrance, Judgement};
 use record::folder;
-use record::layout::text;
+use record::layout::{Cpu, text};
 
 /// A rank of a program that hardly communicates, on the host `host`, which sends to `peers`.
 fn quiet(me: u32, size: u32, host: &str, peers: &[(u64, u64)]) -> Rank {
@@ -204,24 +204,37 @@ fn an_imbalance_is_named_with_where_the_others_wait() {
     worst(&found, Cause::Late, 0.3, &["rank 3", "computes for 99.9 %", "most in MPI_Allreduce at app+0x40"]);
 }
 
-/// Nothing sampled the cores: the CPU time that each rank noted at its end is all that tells computing from sleep.
+/// Nothing sampled the cores: what each rank noted of its thread at its end is all that tells computing from sleep.
 #[test]
-fn a_rank_that_used_no_core_does_not_compute() {
-    let of = |used: [f64; 2]| {
-        let ranks = used.into_iter().enumerate().map(|(me, share)| {
+fn a_rank_that_neither_used_nor_lacked_a_core_does_not_compute() {
+    // Shares of the run on a core and runnable without one.
+    let of = |noted: [(f64, f64); 2]| {
+        let ranks = noted.into_iter().enumerate().map(|(me, (used, lacked))| {
             let mut rank = quiet(me as u32, 2, "node-a", &to_others(me as u32, 2));
-            (rank.image.header.cpu_of_thread, rank.image.header.cpu) = ((share * 10e9) as u64, (share * 10e9) as u64);
+            let [used, lacked] = [used, lacked].map(|share| (share * 10e9) as u64);
+            rank.image.header.threads = 1;
+            rank.image.header.cpu = Cpu { thread: used, process: used, runnable: lacked + 1 };
             rank
         });
         summary(ranks.collect(), &[])
     };
-    let asleep = of([0.98, 0.04]);
-    let seconds = |rank: usize| [asleep.ranks[rank].computing(), asleep.ranks[rank].asleep()].map(f64::round);
+    let first = |of: &Summary| of.verdict.as_ref().unwrap().hindrances.first().cloned();
+    let asleep = of([(0.98, 0.0), (0.04, 0.0)]);
+    let seconds = |rank: usize| {
+        let rank = &asleep.ranks[rank];
+        [rank.computing(), rank.asleep()].map(f64::round)
+    };
     assert_eq!([seconds(0), seconds(1)], [[10.0, 0.0], [0.0, 10.0]]);
-    let first = &asleep.verdict.as_ref().unwrap().hindrances[0];
-    assert_eq!((first.cause, first.rank), (Cause::Blocked, Some(1)));
-    assert!(first.words.contains("was on no core outside MPI for 96"), "{}", first.words);
-    let unknown = of([0.0, 0.0]);
+    let sleeper = first(&asleep).unwrap();
+    assert_eq!((sleeper.cause, sleeper.rank), (Cause::Blocked, Some(1)));
+    assert!(sleeper.words.contains("was blocked outside MPI for 96"), "{}", sleeper.words);
+
+    let shared = of([(0.98, 0.0), (0.58, 0.4)]);
+    let loser = first(&shared).unwrap();
+    assert_eq!((loser.cause, loser.rank), (Cause::RunDelay, Some(1)));
+    assert!(shared.ranks[1].asleep() < 0.3, "it lacked its core");
+
+    let unknown = of([(0.0, 0.0), (0.0, 0.0)]);
     assert!(unknown.ranks.iter().all(|rank| rank.computing() > 9.0 && rank.asleep() == 0.0));
-    assert!(unknown.verdict.unwrap().hindrances.is_empty());
+    assert_eq!(first(&unknown), None);
 }

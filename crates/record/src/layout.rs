@@ -54,6 +54,18 @@ pub struct Moment {
     pub realtime: u64,
 }
 
+/// CPU time in ns from MPI_Init's return to MPI_Finalize's call, or to the end of a process that makes none; 0: not known.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct Cpu {
+    /// Of the thread that initialized MPI.
+    pub thread: u64,
+    /// Of the process, and of its children that it waited for.
+    pub process: u64,
+    /// Time, plus 1, for which that thread was runnable without a core.
+    pub runnable: u64,
+}
+
 /// The clocks that ticks may be of.
 pub mod clock {
     /// The processor's invariant time stamp counter. Its rate follows from two moments.
@@ -163,11 +175,7 @@ pub struct Header {
     pub bound: u32,
     /// The first core, plus 1, on which that thread may run; 0: not known.
     pub first: u32,
-    /// CPU time in ns of the thread that initialized MPI, from MPI_Init's return to MPI_Finalize's call, or to the end of a process
-    /// that makes none; 0: not known.
-    pub cpu_of_thread: u64,
-    /// The same of the process, and of its children that it waited for.
-    pub cpu: u64,
+    pub cpu: Cpu,
     /// Host name. Texts end at the first 0.
     pub host: [u8; 64],
     /// Identifier of the host's present boot, as the kernel gives it: ranks with the same one share clocks and cores.

@@ -173,7 +173,7 @@ fn cpu_times_are_those_that_the_program_reads() {
             let read =
                 ended.outcome.out.lines().find_map(|text| text.strip_prefix(&line)).expect("a line of each rank");
             let read: Vec<u64> = read.split_whitespace().map(|number| number.parse().unwrap()).collect();
-            let noted = [rank.header.cpu_of_thread, rank.header.cpu];
+            let noted = [rank.header.cpu.thread, rank.header.cpu.process];
             assert!((read[0]..=read[1]).contains(&noted[0]), "{mpi}: {noted:?} {read:?}");
             assert!((read[2]..=read[3]).contains(&noted[1]), "{mpi}: {noted:?} {read:?}");
             let computed = [100_000_000, 300_000_000];

@@ -44,7 +44,9 @@ pub fn fill(profile: &Profile, summary: &mut Summary) {
         let rest = rank.thread_seconds - met.run_delay.value().copied().unwrap_or(0.0);
         rank.stopped = met.stopped.clone().map(|stopped| stopped.min(rest.max(0.0)));
         let whole = rank.thread_seconds;
-        rank.run_delay = met.run_delay.clone().map(|delay| delay.min(whole));
+        if met.run_delay.value().is_some() || rank.run_delay.value().is_none() {
+            rank.run_delay = met.run_delay.clone().map(|delay| delay.min(whole));
+        }
         rank.stolen = met.stolen.clone().map(|stolen| stolen.min(whole));
         let taken = off_core(rank, &met.kept);
         inside.iter_mut().zip(taken.into_iter().flatten()).for_each(|(sum, taken)| *sum += taken);

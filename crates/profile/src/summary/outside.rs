@@ -30,8 +30,6 @@ pub enum Stall {
     Storage,
     /// A cause that the kernel does not state, or several causes.
     Unknown,
-    /// Blocked or runnable: its CPU time alone is known.
-    NoCore,
 }
 
 impl Stall {
@@ -42,7 +40,6 @@ impl Stall {
             Stall::Lock => "waiting for a lock outside MPI",
             Stall::Storage => "waiting for storage outside MPI",
             Stall::Unknown => "blocked outside MPI",
-            Stall::NoCore => "on no core outside MPI",
         }
     }
 

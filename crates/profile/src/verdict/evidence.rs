@@ -25,8 +25,6 @@ pub struct RankEvidence {
     pub mpi: f64,
     /// Time outside MPI and, as far as that is known, on a core: neither stopped nor runnable nor blocked.
     pub compute: f64,
-    /// The part of `compute` that certainly used a core.
-    pub surely_computing: f64,
     pub calls: u64,
     /// Messages that the rank began.
     pub messages: u64,
@@ -317,7 +315,6 @@ fn of_rank(rank: &RankSummary, host: usize, work: &BTreeMap<&str, f64>, others: 
         runtime: rank.seconds,
         mpi: each * rank.mpi,
         compute: each * rank.computing(),
-        surely_computing: rank.surely_computing().min(rank.seconds),
         calls: rank.calls,
         messages: rank.messages,
         bytes: rank.bytes,
@@ -329,11 +326,15 @@ fn of_rank(rank: &RankSummary, host: usize, work: &BTreeMap<&str, f64>, others: 
         stall: rank
             .outside
             .stall()
-            .or(Some((rank.asleep(), Stall::NoCore)))
+            .or(Some((rank.asleep(), Stall::Unknown)))
             .map(|(seconds, stall)| (each * seconds, stall)),
         stopped: of_run(&rank.stopped),
         run_delay: of_run(&rank.run_delay),
-        yielded: of_run(&rank.yielded),
+        // Where it is not known, all of the delay that MPI has room for.
+        yielded: match (rank.yielded.value(), rank.run_delay.value()) {
+            (None, Some(delay)) => Reading::Modelled(each * delay.min(rank.mpi)),
+            _ => of_run(&rank.yielded),
+        },
         stolen: of_cores(&rank.stolen),
         caused: rank.caused.clone().map(|seconds| seconds * others),
     }

@@ -25,7 +25,7 @@ named! {
         RunDelay = "run_delay",
         /// A hypervisor gave its core to others.
         Stolen = "stolen",
-        /// Outside MPI it was asleep, or waited for a lock, for storage, for another process or, unsampled, for a core.
+        /// Outside MPI it was asleep, or waited for a lock, for storage or for another process.
         Blocked = "blocked",
         /// Nothing of these, and the others wait for it.
         Late = "late",
@@ -46,7 +46,7 @@ impl Cause {
             Cause::TooFewCores => "Start fewer ranks there before trusting the rest.",
             Cause::RunDelay => "Free that core before trusting the rest.",
             Cause::Stolen => "Run it on a host of its own before trusting the rest.",
-            Cause::Blocked => "See what it waits for outside MPI.",
+            Cause::Blocked => "See what it waits for: no other core shortens that.",
             Cause::Late => "Give it less to do, or see what slows its core.",
             Cause::TinyMessages => "Send together what goes to the same rank.",
             Cause::Serialised => "Hand the work on in smaller pieces.",
@@ -154,7 +154,6 @@ fn what_ends(stall: Stall) -> &'static str {
         Stall::Sleep => "see what it sleeps for: no core shortens that",
         Stall::Lock => "see who holds the lock that it waits for: no core shortens that",
         Stall::Storage => "put its files on faster storage, or read and write beside computing: no core shortens that",
-        Stall::NoCore => "profile with the cores sampled: it sleeps, waits for something, or others have its core",
         Stall::Unknown => "see what it waits for outside MPI (strace -f): no core shortens that",
     }
 }

@@ -8,22 +8,13 @@ use super::{Answer, Choice, Evidence, Judgement, NOISE, RankEvidence, judged, sh
 pub fn judge(evidence: &Evidence) -> Judgement {
     let judgement = |answer, gain, why, next| Judgement { choice: Choice::Mapping, answer, gain, why, next };
     let run = evidence.runtime();
-    // Wherever the ranks run, the run is no shorter than what one of them computes.
-    let cannot_tell = |why: String, next: &str| {
-        let computes = |rank: &RankEvidence| (rank.surely_computing - rank.protocol.most).max(0.0);
-        let longest = evidence.ranks.iter().max_by(|a, b| computes(a).total_cmp(&computes(b)));
-        let bound = longest.filter(|rank| evidence.missing == 0 && computes(rank) > 0.0).map(|rank| {
-            let computing = computes(rank) / run;
-            (
-                judged(0.0, 1.0 - computing),
-                format!("rank {} computes {} of the run, on any core", rank.rank, share(computing)),
-            )
-        });
-        match bound {
-            Some(((Answer::DoesNot, gain), known)) => judgement(Answer::DoesNot, gain, vec![known], None),
-            Some(((answer, gain), known)) => judgement(answer, gain, vec![why, known], Some(next.into())),
-            None => judgement(Answer::CannotTell, None, vec![why], Some(next.into())),
+    let cannot_tell = |why: String, next: &str| match most(evidence).map(|most| (judged(0.0, most), most)) {
+        Some(((Answer::DoesNot, gain), most)) => {
+            let known = "ranks lacked a core, and the network worked on theirs, for";
+            judgement(Answer::DoesNot, gain, vec![format!("{known} {} of the run at most", share(most))], None)
         }
+        // A bound that is no answer is no gain either: most of it may be yields of ranks that wait.
+        _ => judgement(Answer::CannotTell, None, vec![why], Some(next.into())),
     };
     if evidence.ranks.len() < 2 && evidence.missing > 0 {
         let why = format!("there are no tables of {}", count::of(evidence.missing as u64, "rank"));
@@ -93,6 +84,12 @@ pub fn judge(evidence: &Evidence) -> Judgement {
     }
     let (answer, gain) = judged(gain.0, gain.1);
     judgement(answer, gain, why, Some(target))
+}
+
+/// The most that other cores save: what ranks lacked a core for, and what the kernel's network work may have taken of theirs.
+fn most(evidence: &Evidence) -> Option<f64> {
+    let lacked = |rank: &RankEvidence| rank.run_delay.value().copied().unwrap_or(rank.runtime);
+    (evidence.missing == 0).then(|| evidence.mean(|rank| lacked(rank) + rank.protocol.most))
 }
 
 struct Exchange<'a> {

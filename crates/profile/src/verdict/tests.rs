@@ -67,7 +67,6 @@ fn rank(rank: u32, core: u32, mpi: f64, wait: f64, protocol: f64) -> RankEvidenc
         runtime: 100.0,
         mpi,
         compute: 100.0 - mpi,
-        surely_computing: 0.0,
         calls: 1000,
         messages: 500,
         bytes: 500_000,
@@ -130,26 +129,26 @@ fn a_loaded_rank_that_waits_most_is_left_where_it_is() {
 fn without_a_sensor_the_mapping_cannot_be_judged() {
     let mut ranks = vec![rank(0, 0, 12.0, 11.0, 15.0), rank(1, 1, 42.0, 41.0, 0.1)];
     let refused = Reading::not_permitted("softirq time: only root may trace it", "run as root");
-    ranks[1].protocol = Bounds::of(&refused, 100.0);
+    ranks.iter_mut().for_each(|rank| rank.protocol = Bounds::of(&refused, 100.0));
     let judged = judgement(&judge(&one_host(ranks, 2)), Choice::Mapping).clone();
     assert_eq!((judged.answer, judged.gain), (Answer::CannotTell, None));
     assert!(judged.why[0].contains("only root may trace it"));
 }
 
 #[test]
-fn the_rank_that_computes_longest_bounds_what_a_mapping_gains() {
-    let judged = |computing: [f64; 2], softirqs: f64| {
+fn what_ranks_lacked_a_core_for_bounds_what_other_cores_save() {
+    let judged = |lacked: Option<f64>, softirqs: f64| {
         let mut ranks = vec![rank(0, 0, 12.0, 11.0, 0.0), rank(1, 1, 42.0, 41.0, 0.0)];
-        for (rank, computing) in ranks.iter_mut().zip(computing) {
-            rank.surely_computing = computing;
+        for rank in &mut ranks {
             rank.protocol = Bounds::between(0.0, softirqs, "softirqs of all kinds were counted");
         }
+        ranks[1].run_delay = lacked.map_or(Reading::absent("an old kernel"), Reading::Measured);
         let judged = judgement(&judge(&one_host(ranks, 2)), Choice::Mapping).clone();
         (judged.answer, judged.gain.map(|gain| [gain.0, gain.1].map(|share| (1_000.0 * share).round())))
     };
-    assert_eq!(judged([88.0, 58.0], 3.0), (Answer::CannotTell, Some([0.0, 150.0])));
-    assert_eq!(judged([58.0, 99.5], 0.1), (Answer::DoesNot, Some([0.0, 6.0])));
-    assert_eq!(judged([2.0, 1.0], 3.0), (Answer::CannotTell, None), "all of it may be the network's work");
+    assert_eq!(judged(Some(20.0), 3.0), (Answer::CannotTell, None), "13.0 % at most");
+    assert_eq!(judged(Some(0.2), 0.5), (Answer::DoesNot, Some([0.0, 6.0])));
+    assert_eq!(judged(None, 50.0), (Answer::CannotTell, None));
 }
 
 #[test]
