@@ -1,8 +1,9 @@
 //! What all jobs used, and what each lever would have saved of it.
 //!
 //! A program's gain is known as an interval, and wrong in one way for all of its jobs; another program's jobs say nothing of it. So
-//! an interval over jobs is drawn by program: programs are drawn with replacement, each at one place between its least and most
-//! gain (a clustered bootstrap; Cameron, Gelbach and Miller 2008, section 3).
+//! programs are drawn with replacement, not jobs (a clustered bootstrap; Cameron, Gelbach and Miller 2008, section 3). Least and most
+//! gains may also be wrong in one way for all programs, as where memory limits all of them: the interval begins with what the least
+//! gains of the drawn programs sum to, and ends with what the most do (of a region; Imbens and Manski 2004).
 
 use std::collections::BTreeMap;
 
@@ -63,7 +64,7 @@ pub struct Totals {
 #[derive(Debug, Clone, Serialize)]
 pub struct Saving {
     pub lever: Lever,
-    /// Interval of 95 %.
+    /// Interval of 95 %, from the least gains to the most.
     pub share: (f64, f64),
     /// Core hours of jobs for which it is known.
     pub judged: f64,
@@ -206,20 +207,19 @@ fn saving(lever: Lever, clusters: &[&Cluster]) -> Option<Saving> {
         return None;
     }
     let mut random = Random::new(SEED);
-    let mut shares: Vec<f64> = (0..DRAWS)
-        .map(|_| {
-            let (mut saved, mut time) = (0.0, 0.0);
-            for _ in clusters {
-                let cluster = clusters[random.below(clusters.len())];
-                let (_, low, high) = of(cluster);
-                saved += low + random.unit() * (high - low);
-                time += cluster.seconds;
-            }
-            if time > 0.0 { saved / time } else { 0.0 }
-        })
-        .collect();
-    shares.sort_by(f64::total_cmp);
-    let at = |share: f64| shares[((DRAWS - 1) as f64 * share).round() as usize];
+    let mut ends = [const { Vec::new() }; 2];
+    for _ in 0..DRAWS {
+        let (mut least, mut most, mut time) = (0.0, 0.0, 0.0);
+        for _ in clusters {
+            let cluster = clusters[random.below(clusters.len())];
+            let (_, low, high) = of(cluster);
+            (least, most, time) = (least + low, most + high, time + cluster.seconds);
+        }
+        let share = |saved: f64| if time > 0.0 { saved / time } else { 0.0 };
+        ends.iter_mut().zip([least, most]).for_each(|(ends, saved)| ends.push(share(saved)));
+    }
+    ends.iter_mut().for_each(|ends| ends.sort_by(f64::total_cmp));
+    let at = |end: usize, part: f64| ends[end][((DRAWS - 1) as f64 * part).round() as usize];
     let mut middles: Vec<f64> =
         clusters.iter().map(|cluster| (of(cluster).1 + of(cluster).2) / 2.0).filter(|m| *m > 0.0).collect();
     middles.sort_by(|a, b| b.total_cmp(a));
@@ -234,5 +234,5 @@ fn saving(lever: Lever, clusters: &[&Cluster]) -> Option<Saving> {
         })
         .count();
     debug_assert!(seconds >= judged * 0.999);
-    Some(Saving { lever, share: (at(TAIL), at(1.0 - TAIL)), judged: judged / 3600.0, nine_tenths })
+    Some(Saving { lever, share: (at(0, TAIL), at(1, 1.0 - TAIL)), judged: judged / 3600.0, nine_tenths })
 }

@@ -63,6 +63,16 @@ fn jobs_of_one_program_are_one_draw() {
     assert!(width(&many) > 0.09, "nearly the whole of 10 .. 20 %");
 }
 
+/// What bounds the gains of many programs may be wrong in one way for all of them, as where memory limits each.
+#[test]
+fn gains_that_may_be_none_of_any_program_may_be_none_of_all() {
+    let mut jobs: Vec<Summary> = (0..50).map(|number| job(number, &format!("program-{number}"))).collect();
+    jobs.iter_mut().for_each(|job| job.levers = vec![Gain { lever: Lever::Offload, share: (0.0, 0.08) }]);
+    let (_home, store) = store_of(&jobs);
+    let (low, high) = asked(&store, By::Month).savings[0].share;
+    assert!(low == 0.0 && (high - 0.08).abs() < 1e-6, "{low} .. {high}");
+}
+
 /// A year of programs drawn from a population of which the truth is known: 95 % of the intervals hold what all of it would save.
 #[test]
 fn intervals_hold_the_share_of_the_population() {
