@@ -29,7 +29,7 @@ machine::named! {
         /// The whole interval keeps the bound.
         Met = "met",
         Missed = "missed",
-        /// The bound lies within the interval.
+        /// The bound lies within the interval, or the rounds are too few for one.
         CannotTell = "cannot tell",
         /// There is no interval.
         NotMeasured = "not measured",
@@ -38,7 +38,10 @@ machine::named! {
 
 impl Bound {
     pub fn judge(self, interval: Option<Estimate>) -> Verdict {
-        let Some(Estimate { low, high, .. }) = interval else { return Verdict::NotMeasured };
+        let Some(Estimate { low, high, samples, .. }) = interval else { return Verdict::NotMeasured };
+        if samples < Estimate::FEWEST {
+            return Verdict::CannotTell;
+        }
         let (met, missed) = match self {
             Bound::AtMost(bound) => (high <= bound, low > bound),
             Bound::AtLeast(bound) => (low >= bound, high < bound),
@@ -64,5 +67,7 @@ mod tests {
         assert_eq!(Bound::AtLeast(4.0).judge(interval(4.0, 5.0)), Verdict::Met);
         assert_eq!(Bound::AtLeast(4.0).judge(interval(3.0, 3.9)), Verdict::Missed);
         assert_eq!(Bound::AtLeast(4.0).judge(None), Verdict::NotMeasured);
+        let too_few = |found: Option<Estimate>| found.map(|found| Estimate { samples: Estimate::FEWEST - 1, ..found });
+        assert_eq!(Bound::AtMost(1.0).judge(too_few(interval(1.1, 1.2))), Verdict::CannotTell);
     }
 }

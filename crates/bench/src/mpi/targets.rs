@@ -113,8 +113,8 @@ mod tests {
     #[test]
     fn targets_of_hosts_that_were_measured() {
         let all = [
-            measured(engine(), LATENCY, &[100.0, 110.0]),
-            measured(Contender::Peer(named("tcp").unwrap()), LATENCY, &[200.0, 220.0]),
+            measured(engine(), LATENCY, &[100.0, 110.0].repeat(3)),
+            measured(Contender::Peer(named("tcp").unwrap()), LATENCY, &[200.0, 220.0].repeat(3)),
         ];
         let judged = judge(&all);
         assert_eq!(judged[0].verdict, Verdict::Met);

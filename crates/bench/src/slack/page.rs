@@ -46,8 +46,7 @@ pub fn page(findings: &Findings, width: usize) -> String {
 
 /// A share with its interval, and whether it is at least `least`.
 fn told(share: Estimate, least: f64) -> String {
-    let verdict =
-        if share.samples < Estimate::FEWEST { Verdict::CannotTell } else { Bound::AtLeast(least).judge(Some(share)) };
+    let verdict = Bound::AtLeast(least).judge(Some(share));
     let percent = |share: f64| format!("{:.0}", 100.0 * share);
     format!("{} % ({}): {verdict}", percent(share.middle), share.range(percent))
 }
