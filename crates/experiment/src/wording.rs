@@ -46,7 +46,7 @@ pub fn decision(of: &Decision) -> Line {
     if let Some(gain) = of.gain {
         let _ = write!(answer, "; {}x faster than TCP for short messages", short(gain.middle));
     }
-    Line { asked: place_of(of.question).into(), answer, told: of.open.is_empty() || of.tie }
+    Line { asked: place_of(of.question).into(), answer, told: true }
 }
 
 /// The largest loss of each contender of a decision, the least first.

@@ -220,7 +220,7 @@ fn rank_summary(rank: &Tables, model: &Model, over: bool) -> RankSummary {
         stopped: Reading::absent("nothing was sampled on its host"),
         // Other threads' is not known.
         run_delay: match header.threads {
-            1 => cpu(rank, header.cpu.runnable),
+            1 => cpu(rank, header.cpu.runnable).map(|delay| delay.min(thread_seconds)),
             _ => Reading::absent("nothing was sampled on its host"),
         },
         stolen: Reading::absent("nothing was sampled on its host"),

@@ -234,6 +234,9 @@ fn a_rank_that_neither_used_nor_lacked_a_core_does_not_compute() {
     assert_eq!((loser.cause, loser.rank), (Cause::RunDelay, Some(1)));
     assert!(shared.ranks[1].asleep() < 0.3, "it lacked its core");
 
+    let damaged = of([(1.0, 1e6), (0.5, 0.4)]);
+    assert!(damaged.ranks[0].run_delay.value().is_some_and(|delay| *delay <= damaged.ranks[0].thread_seconds));
+
     let unknown = of([(0.0, 0.0), (0.0, 0.0)]);
     assert!(unknown.ranks.iter().all(|rank| rank.computing() > 9.0 && rank.asleep() == 0.0));
     assert_eq!(first(&unknown), None);

@@ -142,9 +142,7 @@ impl Page {
     /// One choice for each question, with its command.
     fn decisions(&mut self, decisions: &[Decision]) {
         for of in decisions {
-            let line = decision(of);
-            let style = if line.told { Style::Bold } else { Style::Quiet };
-            self.in_style(style, |page| page.paragraph(0, 2, &line.to_string()));
+            self.in_style(Style::Bold, |page| page.paragraph(0, 2, &decision(of).to_string()));
             self.paragraph(2, 4, &command(of));
         }
         if !decisions.is_empty() {
